@@ -44,8 +44,8 @@ raw_time(const stream *strm, const mrd_event *ev, mrd_cross_place *ret)
     return true;
 }
 
-/* Converts one event, for any kind of clock, as mrd_merge_map_times does. If that is impossible,
- * its bound becomes unknown. */
+/* Converts one event as mrd_merge_map_times does, for any kind of clock. If the time cannot be
+ * converted, the event's bound becomes unknown. */
 static void
 map_doubtful(stream *strm, mrd_event *ev)
 {
@@ -70,7 +70,7 @@ map_doubtful(stream *strm, mrd_event *ev)
         ev->ts = (mrd_ev_ns){ at.ns };
         ev->bound_ns = wider(radius, doubt);
     }
-    /* times must not decrease within a stream, because the merge requires order */
+    /* times must not decrease within a stream, because the merge requires sorted streams */
     if (merge_clock_was_set(strm) && mrd_ev_before(ev->ts, strm->latest)) {
         ev->bound_ns = wider(ev->bound_ns, mrd_sat_sub(strm->latest.ns, ev->ts.ns));
         ev->ts = strm->latest;
@@ -106,7 +106,7 @@ mrd_merge_map_times(void *self, mrd_event *events, size_t n)
     }
 }
 
-/* ---- The filter before the map ---- */
+/* ---- Dropping events before their times are converted ---- */
 
 /* A source that drops two kinds of events:
  * - Events outside the requested window of session time, if the outputs use another clock. They
@@ -118,7 +118,7 @@ typedef struct {
     mrd_source *inner;
     const stream *s;
     mrd_align_cursor seen;
-    const mrd_filter *window; /* window of session time to keep; NULL keeps all */
+    const mrd_filter *window; /* range of session time to keep; NULL keeps all events */
 } tap;
 
 static bool

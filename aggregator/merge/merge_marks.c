@@ -12,7 +12,7 @@ typedef struct {
     mrd_event v[MRD_GAPS_MAX + MRD_PAUSES_MAX];
 } marks;
 
-/* ---- As a source ---- */
+/* ---- The source that returns the loss events ---- */
 
 static mrd_step
 marks_next(mrd_source *self, const mrd_event **ret_event, mrd_why *why)
@@ -32,9 +32,10 @@ marks_close(mrd_source *self)
     free(self);
 }
 
-/* ---- Choosing the loss records and their times ---- */
+/* ---- Choosing the losses and their times ---- */
 
-/* maximum time between a batch's last event and its end; agents usually close it earlier */
+/* Maximum time between a batch's last event and the end of the batch. Agents usually close a batch
+ * earlier. */
 #define OPEN_FOR (250 * MRD_MS)
 
 /* Finds the RAW times of a batch's first and last event. Returns false if the batch has no events,
@@ -80,8 +81,8 @@ covered(const mrd_journal_index *index, const int64_t *sealed, uint32_t boot, si
     return gap;
 }
 
-/* Shortens *gap to its part that no stored batch covers, from the first such time to the last.
- * Returns false if batches cover all of it. */
+/* Shortens *gap to the part of its time that no stored batch covers, from the first such time to
+ * the last. Returns false if batches cover all of it. */
 static bool
 cut_to_between(mrd_gap *gap, const mrd_gap *batches, size_t n)
 {

@@ -12,9 +12,9 @@
 typedef struct {
     mrd_source base;
     mrd_source *inner;
-    const mrd_event *got[AT_ONCE]; /* events read from `inner`, which still owns them */
+    const mrd_event *got[AT_ONCE]; /* the latest events read from `inner`, which still owns them */
     size_t n, at;
-    /* copies of an unfinished span and of the events after it with the same time and track */
+    /* copies of an unfinished span and of the events after it that have the same time and track */
     mrd_open *held[HELD_MAX];
     size_t n_held, given; /* number of events in `held`, and number of these that were returned */
     bool decided;
@@ -47,7 +47,7 @@ hold(once *o, const mrd_event *ev)
 }
 
 /* Returns true if held[i] is an unfinished span, and another event in `held` describes the same
- * span. The other one is kept: it is finished, or it comes first. */
+ * span. The other event is kept, because it is finished or comes first. */
 static bool
 reported_again(const once *o, size_t i)
 {
@@ -80,7 +80,7 @@ decide(once *o)
     o->decided = true;
 }
 
-/* Returns the next held events in `ret_events`, at most `room`. The result is their number. */
+/* Stores the next events of `held` in `ret_events`, at most `room`. Returns their number. */
 static size_t
 give_held(once *o, const mrd_event **ret_events, size_t room)
 {
@@ -91,8 +91,8 @@ give_held(once *o, const mrd_event **ret_events, size_t room)
     return n;
 }
 
-/* Returns the events before the next unfinished span in `ret_events`, at most `room`. The result is
- * their number. */
+/* Stores the events before the next unfinished span in `ret_events`, at most `room`. Returns their
+ * number. */
 static size_t
 give_plain(once *o, const mrd_event **ret_events, size_t room)
 {

@@ -17,12 +17,12 @@
 #include "base/version.h"
 #include "trace/sink/group.h"
 
-/* ---- First pass: nodes, processes, tracks ---- */
+/* ---- First pass: finding nodes, processes and tracks ---- */
 
 static stream *
 find_stream(const merge_part *part, int64_t process_id, unsigned clock, uint32_t boot)
 {
-    /* from the end, because successive batches often belong to the same stream */
+    /* searched from the end, because successive batches often belong to the same stream */
     for (size_t i = part->n_streams; i-- > 0;) {
         stream *strm = part->streams[i];
 
@@ -84,7 +84,7 @@ cross_add(mrd_cross_table *table, const mrd_batch_info *info, int64_t *ret_seale
     for (size_t i = 0; i < info->n_cross && err == MRD_OK; i++) {
         err = mrd_cross_table_add(table, info->cross[i].raw, info->cross[i].other,
                                   info->cross[i].bracket_ns);
-        if (err == MRD_RANGE) { /* skip an impossible reading */
+        if (err == MRD_RANGE) { /* skips a reading with impossible values */
             *ret_absurd += 1;
             err = MRD_OK;
             continue;
@@ -104,9 +104,9 @@ cross_order(plan *p, const merge_part *part, mrd_cross_table *table)
 
     if (mrd_cross_table_order(table) != MRD_OK)
         return MRD_NOMEM;
-    /* if the clock was set several times, its steps had both signs, so only show the size */
+    /* If the clock was set several times, its steps had both signs. So only their size is shown. */
     step = table->n_eras > 2 ? mrd_sat_abs(table->step) : table->step;
-    step += step < 0 ? -half : half; /* round to whole ms */
+    step += step < 0 ? -half : half; /* rounds to whole ms */
     mrd_dur_text(step / MRD_MS * MRD_MS, text);
     if (table->n_eras == 2)
         mrd_catalog_note(p->cat,
@@ -207,7 +207,8 @@ part_scan(plan *p, merge_part *part, mrd_why *why)
             continue;
         if (mrd_journal_read(&part->index, entry, true, &p->buf, &frame, &body, &bad) != MRD_OK ||
             mrd_batch_scan(p->reader, &frame, body, p->cat, &info, &bad) != MRD_OK) {
-            if (bad.err == MRD_NOMEM) /* running out of memory is no fault of the batch */
+            /* not counted as damage, because running out of memory is no fault of the batch */
+            if (bad.err == MRD_NOMEM)
                 return mrd_why_set(why, MRD_NOMEM, 0, "merge");
             entry_bad(part, entry, &bad);
             continue;
@@ -270,7 +271,7 @@ part_input(plan *p, merge_part *part)
         mrd_catalog_note(p->cat, "%s: %s", part->node->instance_id, part->node->message);
 }
 
-/* ---- Second pass: sources ---- */
+/* ---- Second pass: opening the sources of events ---- */
 
 static mrd_err
 source_put(plan *p, mrd_source *source, merge_part *part, stream *strm)
@@ -282,7 +283,7 @@ source_put(plan *p, mrd_source *source, merge_part *part, stream *strm)
         source->close(source);
         return MRD_NOMEM;
     }
-    p->cap_sources = sources; /* the other two arrays have the same capacity */
+    p->cap_sources = sources; /* the other two arrays of the plan have the same capacity */
     p->stream_of[p->n_sources] = strm;
     p->part_of[p->n_sources] = part;
     p->sources[p->n_sources++] = source;
@@ -363,8 +364,8 @@ part_sources(plan *p, merge_part *part, const mrd_filter *filter, mrd_why *why)
     return MRD_OK;
 }
 
-/* Marks the input as incomplete if a damaged spool of the node lost events. Other losses, by a
- * configured limit or an agent's error, do not matter here. */
+/* Marks the input as incomplete if a damaged spool of the node lost events. Losses for other
+ * causes, such as a configured limit, do not matter here. */
 static void
 part_spool(plan *p, const merge_part *part)
 {
@@ -425,7 +426,7 @@ part_marks(plan *p, merge_part *part, mrd_why *why)
     return MRD_OK;
 }
 
-/* ---- The whole ---- */
+/* ---- Planning the whole merge ---- */
 
 /* Reads the index of a node's journal, and computes the node's clock tables. */
 static mrd_err
@@ -570,8 +571,8 @@ plan_fini(plan *p)
     mrd_buf_fini(&p->buf);
 }
 
-/* Marks all clocks as doubtful, because measurements contradict the error bounds. Which of the
- * clocks is wrong is not known. */
+/* Marks all clocks as doubtful, because measurements contradict the error bounds. It is unknown
+ * which of the clocks is wrong. */
 static void
 distrust_clocks(plan *p, uint64_t violations)
 {
@@ -626,8 +627,8 @@ plan_init(plan *p, const merge_input *in, const mrd_filter *filter, merge_times 
         err = plan_part(p, &p->parts[i], why);
     p->names_refused = mrd_strtab_refused(mrd_catalog_strings(p->cat)) > 0;
     distrust_clocks(p, in->violations);
-    /* only now, because the check looks up names, and the catalog is complete after all nodes were
-     * read */
+    /* Created only now, because the check looks up names. The catalog has all names after all nodes
+     * were read. */
     if (err == MRD_OK && filter == NULL && (p->check = mrd_merge_check_new(p->cat)) == NULL)
         err = mrd_why_set(why, MRD_NOMEM, 0, "merge");
     for (size_t i = 0; i < p->n_parts && err == MRD_OK; i++)
@@ -653,7 +654,8 @@ bad_source(void *self, uint64_t key, const mrd_why *why)
 
 /* ---- Reporting damage, after all data was read ---- */
 
-/* Writes a message about the damage of an input. It is stored in the input's row. */
+/* Writes a message about damaged data of a node. The message is stored in the node's row of
+ * inputs. */
 static void
 damage_message(const merge_part *part, uint64_t stored, mrd_buf *text)
 {
@@ -849,7 +851,7 @@ mrd_merge_run(const merge_input *in, const mrd_merge_order *job, mrd_export_resu
     else
         mrd_clock_verdict_fini(&p.verdict);
     if (err == MRD_NOMEM)
-        mrd_why_set(why, err, 0, "merge"); /* give each failed allocation the same message */
+        mrd_why_set(why, err, 0, "merge"); /* gives each failed allocation the same message */
     plan_fini(&p);
     return err;
 }

@@ -31,7 +31,7 @@ typedef struct {
     int64_t process_id;
     unsigned clock;
     uint32_t boot;
-    uint32_t info;                /* index of the clock's row in the catalog */
+    uint32_t info;                /* index of the clock's row in the catalog's table of clocks */
     const mrd_cross_table *cross; /* relates the clock to RAW; NULL if the clock is RAW */
     size_t era;                   /* index of the stream's era; 0 if the clock was never set */
     /* RAW time when each batch was closed, by index of the journal entry; INT64_MAX if unknown. Not
@@ -43,10 +43,12 @@ typedef struct {
     mrd_align_grid grid;
     const mrd_align *align; /* converts RAW to session time */
     const mrd_align *shown; /* converts RAW to the written times; NULL if RAW times are written */
-    /* check that receives the stream's collectives; NULL if the merge writes only a slice */
+    /* check of the clocks that receives the stream's collectives; NULL if the merge writes only a
+     * slice */
     merge_check *check;
-    uint64_t events;        /* number of events in the stream's batches */
-    uint64_t given, before; /* number of events converted until now, and before the last call */
+    uint64_t events; /* number of events in the stream's batches */
+    /* number of the stream's events converted until now, and before the last call */
+    uint64_t given, before;
 } stream;
 
 static inline bool
@@ -62,7 +64,7 @@ typedef struct {
     mrd_align **walls; /* for each boot: table of its wall clock; only if wall clocks are written */
     uint32_t *infos;   /* for each boot: index of its clock's row in the catalog */
     stream **streams;  /* array of pointers, because sources keep pointers to the streams */
-    stream marks;      /* losses that no stored event records */
+    stream marks;      /* stream of loss events for losses that no stored event records */
     size_t n_streams;
     merge_cross **crosses; /* array of pointers, because streams keep pointers to the tables */
     size_t n_crosses;
@@ -78,7 +80,7 @@ typedef struct {
     /* number of events lost because a stream ended early with an error, including the events of the
      * stream's last call */
     uint64_t cut;
-    mrd_journal_bad bad; /* batches that could not be read */
+    mrd_journal_bad bad; /* counts of batches that could not be read */
     mrd_damage damage;
     uint32_t input;
 } merge_part;
@@ -95,7 +97,7 @@ typedef struct {
     merge_part *parts;
     size_t n_parts;
     mrd_source **sources;
-    stream **stream_of; /* the stream of each source, by the source's index */
+    stream **stream_of; /* for each source of the merge, the stream that it reads */
     merge_part **part_of;
     size_t n_sources, cap_sources;
     mrd_timeline timeline;
@@ -110,8 +112,8 @@ typedef struct {
 
 /* ---- merge_map.c ---- */
 
-/* Converts the events' times to the written times, and sets their error bounds. This is the
- * callback for mrd_map_open; `self` is a stream. */
+/* Converts the times of a stream's events to the clock of the outputs, and sets their error bounds.
+ * This is the callback for mrd_map_open; `self` is a stream. */
 void mrd_merge_map_times(void *self, mrd_event *events, size_t n);
 /* Opens a source that passes only those events of `inner` that are in the requested window and in
  * the stream's era. If no event can be dropped, *ret_source is `inner` itself. Takes ownership of

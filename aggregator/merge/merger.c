@@ -27,11 +27,11 @@
 struct mrd_merger {
     mrd_merger_options o;
     mrd_pool *worker;
-    /* ring of ids of sessions whose merge was cancelled; accessed atomically */
+    /* ring buffer with the ids of sessions that cancelled merges belong to; accessed atomically */
     uint64_t cancelled[CANCELLED_MAX];
     /* next element of `cancelled` to use; only for the thread that calls mrd_merger_cancel */
     unsigned next;
-    bool closing; /* accessed atomically */
+    bool closing; /* mrd_merger_close was called; accessed atomically */
 };
 
 typedef struct {
@@ -87,7 +87,7 @@ target_path(const mrd_sink_ops *ops, mrd_buf *to)
     mrd_buf_fmt(to, "profile/%s%s", ops->stem, ops->folder ? "/" MRD_FOLDER_MANIFEST : ops->suffix);
 }
 
-/* Strings that the targets borrow. */
+/* Strings that belong to the targets of a merge. */
 typedef struct {
     char *dirs[TARGETS_MAX], *paths[TARGETS_MAX];
 } merge_names;
@@ -318,7 +318,7 @@ mrd_merger_start(mrd_merger *merger, uint64_t session, merge_input *input)
         return false;
     }
     *j = (job){ .of = merger, .session = session, .input = input };
-    /* clear the cancellation of an earlier merge of this session */
+    /* clears the cancellation of an earlier merge of this session */
     for (size_t i = 0; i < CANCELLED_MAX; i++) {
         if (__atomic_load_n(&merger->cancelled[i], __ATOMIC_RELAXED) == session)
             __atomic_store_n(&merger->cancelled[i], 0, __ATOMIC_RELAXED);

@@ -14,11 +14,11 @@ typedef struct mrd_merger mrd_merger;
 
 typedef struct {
     void (*progress)(void *self, uint64_t session,
-                     uint64_t events); /* called at most ten times a second */
+                     uint64_t events); /* reports progress; called at most ten times a second */
     /* Reports damaged data. It is called before `done`. */
     void (*damaged)(void *self, uint64_t session, const merge_input *in, bool whole);
-    /* The merger calls `done` when a merge has ended. `verdict` and `why` are valid only during the
-     * call. The callback takes ownership of the verdict's contents. */
+    /* Called when a merge has ended. `verdict` and `why` are valid only during the call. The
+     * callback takes ownership of the verdict's contents. */
     void (*done)(void *self, uint64_t session, mrd_merge_state state, uint64_t events,
                  mrd_clock_verdict *verdict, const mrd_why *why);
     void *self;

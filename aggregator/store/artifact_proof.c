@@ -185,9 +185,10 @@ write_lines(const mrd_session_store *store, const mrd_artifact_note *note, char 
     errno = EIO;
     if (write(fd, note->lines.p, note->lines.len) != (ssize_t) note->lines.len ||
         (sync && fdatasync(fd) != 0))
-        err = mrd_artifact_fail_io(text, path); /* an incomplete line may remain; readers skip it */
+        /* An incomplete line may remain in the log. Readers skip it. */
+        err = mrd_artifact_fail_io(text, path);
     close(fd);
-    /* syncs the directory, too, because an earlier process may have created the log without a
+    /* also syncs the directory, because an earlier process may have created the log without a
      * sync */
     if (err == MRD_OK && sync) {
         *strrchr(path, '/') = '\0';
@@ -261,8 +262,8 @@ mrd_artifacts_end_uploads(mrd_artifacts *artifacts)
         mrd_upload *upload = mrd_artifact_upload(artifacts, proof->sha256);
 
         if (upload != NULL && upload->busy) {
-            /* after an error of the disk, the upload stays, and its next attempt hashes the whole
-             * file */
+            /* After an error of the disk, the upload stays. Its next attempt hashes the whole
+             * file. */
             upload->busy = false;
             if (proof->err == MRD_OK || proof->err == MRD_CORRUPT)
                 mrd_upload_forget(upload);
@@ -272,8 +273,9 @@ mrd_artifacts_end_uploads(mrd_artifacts *artifacts)
     }
 }
 
-/* Passes the result to the receiver's thread through a lock-free list. A bounded queue could be
- * full, and then the upload would stay busy and the file would be refused until a restart. */
+/* Passes the result of a verification to the receiver's thread through a lock-free list. A bounded
+ * queue could be full. Then the upload would stay busy, and the file would be refused until a
+ * restart. */
 static void
 hand_over(mrd_artifacts *artifacts, mrd_proof *proof)
 {

@@ -43,7 +43,8 @@ forget(const mrd_artifacts *artifacts, const char *sha256)
 {
     mrd_upload *upload = mrd_artifact_upload(artifacts, sha256);
 
-    if (upload != NULL) /* the node that sent the file must announce it again */
+    /* the upload is forgotten, so the node that sent the file must announce it again */
+    if (upload != NULL)
         mrd_upload_forget(upload);
     artifacts->o.grown(artifacts->o.self, sha256, 0, 0);
 }
@@ -57,7 +58,7 @@ sweep_entry(const mrd_artifacts *artifacts, const char *name)
 
     mrd_text_set(sha256, sizeof(sha256), name);
     if (!mrd_hash_is_valid(sha256) || (!part && name[64] != '\0'))
-        return false; /* not an artifact */
+        return false; /* this file name does not belong to an artifact, so the file is kept */
     from = mrd_session_store_path(artifacts->o.store, NULL, "artifacts/%s", name);
     to = mrd_session_store_path(artifacts->o.store, NULL, "removed/%s", name);
     if (from != NULL && to != NULL && lstat(from, &st) == 0 && S_ISREG(st.st_mode) &&

@@ -58,7 +58,7 @@ mrd_artifact_ack(Mrd__Ack *ack, mrd_err err, char *text)
     }
 }
 
-/* ---- Uploads ---- */
+/* ---- The table of uploads ---- */
 
 void
 mrd_upload_forget(mrd_upload *upload)

@@ -13,7 +13,7 @@
 #include "base/obj.h"
 #include "base/sys/out.h"
 
-/* Another node may take over an upload that received no bytes for this long. */
+/* Another node may take over the upload of a file that received no bytes for this time. */
 #define UPLOAD_IDLE (5 * MRD_SEC)
 /* One node may send a file for this time plus one second for each MiB. After that, another node may
  * take over the upload. */
@@ -29,7 +29,7 @@ typedef struct {
     char instance_id[MRD_NODE_ID_MAX];
 } taken;
 
-/* ---- Uploads ---- */
+/* ---- Uploads (files that are being received) ---- */
 
 /* Begins an upload in a free slot of `uploads`, or in the slot of the least recently used upload.
  * Returns NULL if all slots were used in the last UPLOAD_IDLE. */
@@ -42,7 +42,9 @@ upload_new(mrd_artifacts *artifacts, const char *sha256, uint64_t size)
         mrd_upload *v = &artifacts->uploads[i];
 
         if (!v->busy && (u == NULL || v->used.ns < u->used.ns))
-            u = v; /* the least recently used slot; a free slot has used = 0 and is preferred */
+            /* the least recently used slot is chosen; a free slot has used = 0, so it is
+             * preferred */
+            u = v;
     }
     if (u == NULL || (u->sha256[0] != '\0' && mrd_local_now().ns - u->used.ns < UPLOAD_IDLE))
         return NULL;
@@ -77,7 +79,7 @@ take_over(mrd_upload *upload, uint64_t agent, const char *part)
     upload->began = mrd_local_now();
 }
 
-/* ---- The three messages ---- */
+/* ---- Handling announcements, chunks and ends of files ---- */
 
 /* Queues the file for hashing and takes over the request. Returns false if the queue is full or
  * memory ran out. */
@@ -172,7 +174,7 @@ on_announce(mrd_artifacts *artifacts, taken *t)
     if (path == NULL) {
         err = mrd_artifact_fail(MRD_NOMEM, text, "out of memory");
     } else if (stat(path, &st) == 0) {
-        /* prove() answers the request when the sessions' logs contain the existing file */
+        /* prove() answers the request when the logs of the sessions contain the existing file */
         artifacts->o.grown(artifacts->o.self, announce->sha256, (uint64_t) st.st_size, 0);
         if (!prove(artifacts, &t->request, announce->sha256, NULL, true))
             err = mrd_artifact_fail(MRD_AGAIN, text, "other files are being verified");
@@ -299,7 +301,7 @@ receive(void *self, void *arg)
         err = t->msg.frame.type == MRD_FRAME_DONE
                   ? on_done(artifacts, t, &ack, text)
                   : mrd_artifact_chunk(artifacts, t->msg.frame.agent, t->msg.u.chunk, &ack, text);
-        /* otherwise the prover's thread has taken over the request and will answer it */
+        /* If the request was taken over by the prover's thread, that thread will answer it. */
         if (t->request.keep != NULL) {
             mrd_artifact_ack(&ack, err, text);
             mrd_artifact_reply(artifacts, &t->request, MRD_FRAME_ACK, &ack);
@@ -335,7 +337,7 @@ mrd_artifacts_sweep(mrd_artifacts *artifacts)
     (void) mrd_pool_put(artifacts->receiver, mrd_artifact_sweep, artifacts, NULL);
 }
 
-/* ---- Beginning and end ---- */
+/* ---- Opening and closing ---- */
 
 mrd_err
 mrd_artifacts_open(const mrd_artifacts_options *options, mrd_artifacts **ret_artifacts,
@@ -349,7 +351,8 @@ mrd_artifacts_open(const mrd_artifacts_options *options, mrd_artifacts **ret_art
         err = mrd_why_set(why, MRD_NOMEM, 0, "artifacts");
     if (err == MRD_OK) {
         artifacts->o = *options;
-        artifacts->names_unsure = true; /* an earlier process may not have synced file names */
+        /* true at first, because an earlier process may not have synced file names */
+        artifacts->names_unsure = true;
         err = mrd_pool_open("artifacts", 1, RECEIVING_MAX, &artifacts->receiver, why);
     }
     if (err == MRD_OK)
@@ -367,7 +370,7 @@ mrd_artifacts_close(mrd_artifacts *artifacts)
     if (artifacts == NULL)
         return;
     __atomic_store_n(&artifacts->closing, true, __ATOMIC_RELAXED);
-    /* the receiver is closed first, because it passes work to the prover */
+    /* the receiver's thread is closed first, because it passes work to the prover's thread */
     mrd_pool_close(artifacts->receiver);
     mrd_pool_close(artifacts->prover);
     if (artifacts->uploads != NULL)

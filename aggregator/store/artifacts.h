@@ -25,7 +25,7 @@ typedef struct {
     uint64_t session;
     char text[MRD_SESSION_TEXT];
     mrd_buf lines;
-    char **links; /* paths of the links, below the session's directory */
+    char **links; /* paths of the hard links, below the session's directory */
     size_t n_links;
 } mrd_artifact_note;
 

@@ -32,7 +32,7 @@ struct mrd_artifacts {
     /* true if the artifacts directory must be synced because a file's name may not be durable. Used
      * by the prover's thread only */
     bool names_unsure;
-    bool closing; /* accessed atomically */
+    bool closing; /* mrd_artifacts_close was called; accessed atomically */
     /* List of verified files with uploads that are still marked as busy. It is accessed atomically.
      * The prover's thread adds files, and the receiver's thread takes all of them at once. */
     mrd_proof *proven;
@@ -44,9 +44,9 @@ struct mrd_proof {
     mrd_server_request request;
     char sha256[65];
     uint64_t size;
-    /* hash state taken from the upload, freed with the job; NULL if there is none */
+    /* hash state that was taken from the upload, freed with the job; NULL if there is none */
     mrd_sha256 *sum;
-    bool proven; /* the hash was correct, and the file was renamed to its final name */
+    bool proven; /* the hash was correct, and the file has its final name */
     /* the request was an announcement, answered by a REQUEST message; otherwise by an ACK */
     bool announced;
     mrd_err err;

@@ -19,7 +19,8 @@
 struct mrd_cleaner {
     mrd_cleaner_options o;
     mrd_pool *worker;
-    bool closing, looking, emptying; /* accessed atomically */
+    /* set while the thread is closing, or while such work is queued; accessed atomically */
+    bool closing, looking, emptying;
 };
 
 typedef struct {
@@ -27,7 +28,7 @@ typedef struct {
     char text[MRD_SESSION_TEXT];
 } order;
 
-/* ---- Measuring ---- */
+/* ---- Measuring directories ---- */
 
 static _Thread_local uint64_t walk_sum;
 
@@ -73,7 +74,7 @@ look(void *self, void *arg)
         cleaner->o.disk(cleaner->o.self, (int64_t) fs.f_bavail * (int64_t) fs.f_frsize);
 }
 
-/* ---- Removing ---- */
+/* ---- Removing directories ---- */
 
 static _Thread_local const mrd_cleaner *emptied_by;
 
@@ -155,7 +156,7 @@ remove_session(void *self, void *arg)
     empty(cleaner, NULL);
 }
 
-/* ---- Orders ---- */
+/* ---- Work for the thread ---- */
 
 static void
 put(mrd_cleaner *cleaner, mrd_pool_work *work, uint64_t session, const char *text)
@@ -212,7 +213,7 @@ mrd_cleaner_open(const mrd_cleaner_options *options, mrd_cleaner **ret_cleaner, 
         free(cleaner);
         return err;
     }
-    mrd_cleaner_empty(cleaner); /* deletes directories that the last run left */
+    mrd_cleaner_empty(cleaner); /* deletes directories that the previous aggregator left */
     *ret_cleaner = cleaner;
     return MRD_OK;
 }

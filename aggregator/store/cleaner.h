@@ -16,8 +16,8 @@ typedef struct mrd_cleaner mrd_cleaner;
 typedef struct {
     const mrd_session_store *store; /* borrowed by the cleaner until it is closed */
     void (*measured)(void *self, uint64_t session, uint64_t bytes);
-    /* reports that the session was removed. If `failed` is not NULL, the session's directory still
-     * exists, for that reason */
+    /* Reports that the session's directory was removed. If `failed` is not NULL, it could not be
+     * removed, for this reason. */
     void (*removed)(void *self, uint64_t session, const mrd_why *failed);
     void (*disk)(void *self, int64_t free_bytes);
     /* reports that the path of the store leads to another directory or does not exist */

@@ -22,7 +22,8 @@ typedef struct item {
     struct item *next;
     mrd_journals_frame f;
     char *instance_id; /* node of a new journal */
-    bool close;        /* true for an order without a frame: close the session's journals */
+    /* true if the item has no frame but is an order to close the session's journals */
+    bool close;
     mrd_local_ns came;
     struct journal *of;
     /* number of the frame in its journal, counted from 1; 0 if the frame was not written */
@@ -32,7 +33,7 @@ typedef struct item {
 typedef struct journal {
     uint64_t number, session;
     char *dir, *instance_id;
-    mrd_journal *j; /* open journal, or NULL */
+    mrd_journal *j; /* the open journal; NULL if it is not open */
     mrd_why unwritten, unsynced;
     bool in_group;
 } journal;
@@ -51,7 +52,7 @@ struct mrd_journals {
     mrd_journal_syncer *syncer;
     journal **v;
     size_t n, cap;
-    mrd_map by_number; /* maps a journal's number to its index in v */
+    mrd_map by_number; /* maps the number of a journal to its index in `v` */
     item *group[GROUP_MAX];
     size_t n_group;
     journal *touched[GROUP_MAX];
@@ -74,7 +75,7 @@ item_free(item *i)
     free(i);
 }
 
-/* ---- Journals ---- */
+/* ---- The open journals ---- */
 
 static void
 journal_free(mrd_journals *journals, size_t at)
@@ -136,7 +137,7 @@ close_session(mrd_journals *journals, uint64_t session)
     journals->o.closed(journals->o.self, session);
 }
 
-/* ---- A group ---- */
+/* ---- Writing a group of frames ---- */
 
 /* Writes the group's frames for one journal, from chunks[from] on, at most MRD_JOURNAL_TAIL bytes.
  * Syncs the journal if more frames follow. Returns the number of frames written, or 0 after an
@@ -259,7 +260,7 @@ commit(mrd_journals *journals)
     journals->n_group = 0;
 }
 
-/* ---- The thread ---- */
+/* ---- The writer's thread ---- */
 
 /* Waits until GROUP_ENOUGH frames are queued, or GROUP_WAIT after the first one was queued. One
  * sync for many frames costs the same as one for a single frame. The caller holds the lock. */

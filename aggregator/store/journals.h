@@ -32,12 +32,12 @@ typedef struct {
     uint64_t ticket, session;
     uint64_t journal;        /* the caller's number of the journal to which the frame is appended */
     const char *instance_id; /* node of the journal, copied; used only if `dir` is set */
-    /* Directory of the journal if this is its first frame, otherwise NULL. mrd_journals_append
-     * takes ownership. */
+    /* path of the journal's directory if this is the journal's first frame, otherwise NULL.
+     * mrd_journals_append takes ownership. */
     char *dir;
     mrd_frame frame;
     mrd_bytes data; /* bytes of the frame, which must stay valid until the frame is reported */
-    void *owned;    /* freed after the frame was reported; may be NULL */
+    void *owned;    /* memory that is freed after the frame was reported; may be NULL */
 } mrd_journals_frame;
 
 /* Queues a frame for writing. On NOMEM the frame is not queued, and `dir` and `owned` are freed. */

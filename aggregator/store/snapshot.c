@@ -58,10 +58,10 @@ mrd_session_view_file(const mrd_session_view *view)
     return mrd_session_json(view->s, &context);
 }
 
-/* ---- Overview ---- */
+/* ---- Copy of all nodes and summaries ---- */
 
-/* Returns the progress from 0 to 1: the elapsed part of a recording with a duration, or the merged
- * part of the session's events. Returns -1 in all other cases. */
+/* Returns the session's progress from 0 to 1: the elapsed part of a recording with a duration, or
+ * the merged part of the session's events. Returns -1 in all other cases. */
 static double
 progress(const mrd_core *core, const mrd_session *session)
 {

@@ -11,7 +11,7 @@
 #include "aggregator/core/hang/hang.h"
 #include "aggregator/core/manifest/manifest.h"
 
-/* ---- One session ---- */
+/* ---- Copy of one session ---- */
 
 typedef struct {
     unsigned refs; /* reference count, accessed atomically */
@@ -30,7 +30,7 @@ mrd_json *mrd_session_view_json(const mrd_session_view *view);
 /* Returns the contents of the session's manifest, session.json, as JSON. */
 mrd_json *mrd_session_view_file(const mrd_session_view *view);
 
-/* ---- All nodes, and a summary of each session ---- */
+/* ---- Copy of all nodes, with a summary of each session ---- */
 
 typedef struct {
     uint64_t id;
@@ -47,7 +47,7 @@ typedef struct {
     /* the session belongs to a job, whose owner may read it; `uid` and `owner_keys` describe the
      * owner */
     bool of_job;
-    int64_t uid; /* user id of the job */
+    int64_t uid; /* user id of the session's job */
     /* SHA-256 of each access token of the job's owners; never shown to clients */
     mrd_strlist owner_keys;
     /* progress of a recording with a duration, or of a merge, from 0 to 1; negative in other
@@ -58,7 +58,7 @@ typedef struct {
 /* A verdict of the hang watch about a job, with the owners of the job. */
 typedef struct {
     mrd_hang_verdict v;
-    mrd_strlist jobs;       /* mrd_jobid text of the job */
+    mrd_strlist jobs;       /* mrd_jobid text of the hanging job */
     mrd_strlist owner_keys; /* owner_keys of a session of the job; never shown to clients */
 } mrd_hang_line;
 

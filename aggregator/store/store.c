@@ -87,7 +87,7 @@ mrd_session_store_save_nodes(const mrd_session_store *session_store, const mrd_b
     return err;
 }
 
-/* ---- The timeline ---- */
+/* ---- The session timeline ---- */
 
 static void
 boot_id_read(char *to, size_t size)
@@ -251,7 +251,7 @@ mrd_session_store_open(mrd_session_store *store, const char *dir, mrd_sync sync,
     if (err == MRD_OK)
         identity_take(store);
     if (err == MRD_OK && (path = mrd_session_store_path(store, NULL, "removed")) != NULL) {
-        /* may fail on a full disk; the cleaner then removes sessions in place */
+        /* This may fail on a full disk. The cleaner then removes sessions in place. */
         (void) mkdir(path, 0755);
         free(path);
     }
@@ -268,7 +268,7 @@ mrd_session_store_fini(mrd_session_store *store)
     store->lock_fd = -1;
 }
 
-/* ---- Recovery ---- */
+/* ---- Loading sessions at the start ---- */
 
 /* State of the recovery of all sessions. Recovery also makes the data durable. The data may exist
  * only in the page cache, but counts as stored from now on. */
@@ -277,7 +277,8 @@ typedef struct {
     mrd_core *c;
     /* descriptor of the store's directory for syncfs, opened before any file was read */
     int fd;
-    bool each; /* syncs each file, because syncfs does not report every error on this file system */
+    /* each file is synced, because syncfs does not report every error on this file system */
+    bool each;
     bool starved; /* memory ran out, so an unreadable session could not be registered */
 } recovery;
 
@@ -332,7 +333,7 @@ part_recover(recovery *r, mrd_session *session, mrd_part *part, mrd_why *why)
                 "frames=%zu",
                 session->text, part->instance_id, uncounted);
     if (journal_index.refused->err != MRD_OK) {
-        /* This happens only if the session has ended. Then the manifest contains the number of
+        /* This happens only if the session has ended. Then the manifest has the number of
          * events. */
         mrd_log(MRD_LOG_WARN, "AGG-JOURNAL-UNREAD",
                 "A part of a journal cannot be read, and a merge would lack it: session=%s node=%s "
@@ -385,8 +386,8 @@ artifact_log_read(const mrd_session_store *st, const char *session, mrd_json **r
     return err;
 }
 
-/* Reports the sizes of incomplete artifacts to the core, because their bytes count for the storage
- * limits. */
+/* Reports the sizes of the session's incomplete artifacts to the core, because their bytes count
+ * for the storage limits. */
 static void
 parts_measure(const mrd_session_store *st, mrd_core *core, const mrd_session *session)
 {

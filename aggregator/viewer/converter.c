@@ -25,8 +25,9 @@ struct mrd_converter {
     mrd_pool *worker;
     pthread_mutex_t lock; /* guards `jobs`, the list of queued and running jobs */
     job *jobs;
-    uint64_t runs; /* number of runs, used in the names of their directories; accessed atomically */
-    bool closing;  /* accessed atomically */
+    /* number of viewer runs, used in the names of their directories; accessed atomically */
+    uint64_t runs;
+    bool closing; /* mrd_converter_close was called; accessed atomically */
     unsigned at_once;
     /* whether a viewer is installed, and whether a search for one is queued or running; accessed
      * atomically */
@@ -39,14 +40,14 @@ typedef struct {
 
 struct job {
     mrd_converter *of;
-    job *next, **at; /* list of jobs; `at` is the address of the pointer to this job */
+    job *next, **at; /* next job of the list; `at` is the address of the pointer to this job */
     bool cancelled;  /* the session was deleted; accessed atomically */
     mrd_conversion_of which;
     char session[MRD_SESSION_TEXT];
-    char process[MRD_NODE_ID_MAX + 32]; /* <instance>_pid_<pid> */
+    char process[MRD_NODE_ID_MAX + 32]; /* the converted process, as <instance>_pid_<pid> */
     input_file *inputs;
     size_t n_inputs;
-    char *dir, *in; /* directory of this run, and its subdirectory `in` */
+    char *dir, *in; /* directory of this run of the viewer, and its subdirectory `in` */
 };
 
 mrd_err
@@ -93,7 +94,7 @@ leave(mrd_converter *converter, job *j)
     pthread_mutex_unlock(&converter->lock);
 }
 
-/* ---- Its folder ---- */
+/* ---- The directory of a run ---- */
 
 static mrd_err
 link_inputs(const job *j, mrd_why *why)
@@ -137,9 +138,9 @@ make_folder(job *j, mrd_why *why)
     return link_inputs(j, why);
 }
 
-/* ---- Results ---- */
+/* ---- Results of the viewer ---- */
 
-/* Moves a result into the artifact store, where its name is its hash, and links it into the
+/* Moves a result file into the artifact store, where its name is its hash. Then links it into the
  * session's directory. */
 static mrd_err
 keep(const job *j, const mrd_converter_result *result, mrd_why *why)
@@ -219,7 +220,7 @@ take_results(const job *j, const mrd_converter_made *made, mrd_why *why)
     return err;
 }
 
-/* ---- One process ---- */
+/* ---- Converting the profiles of one process ---- */
 
 static mrd_err
 convert(job *j, mrd_converter_made *ret_made, mrd_why *why)
@@ -351,7 +352,7 @@ mrd_converter_cancel(mrd_converter *converter, uint64_t session)
     pthread_mutex_unlock(&converter->lock);
 }
 
-/* ---- Installation after the start ---- */
+/* ---- Viewers that are installed after the start ---- */
 
 static void
 look(void *self, void *arg)
@@ -384,7 +385,7 @@ mrd_converter_look(mrd_converter *converter)
         __atomic_store_n(&converter->looking, false, __ATOMIC_RELEASE);
 }
 
-/* ---- Lifecycle ---- */
+/* ---- Opening and closing ---- */
 
 static bool
 is_wanted(const mrd_converter_settings *settings)

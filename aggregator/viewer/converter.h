@@ -25,7 +25,8 @@ typedef struct mrd_converter mrd_converter;
 typedef struct {
     /* the pointers in these options are borrowed until mrd_converter_close */
     const mrd_session_store *store;
-    const mrd_converter_settings *settings; /* copied, but the texts in it are borrowed */
+    /* settings of the viewer; copied, but the texts in it are borrowed */
+    const mrd_converter_settings *settings;
     /* number of bytes that must stay free on the store's file system */
     int64_t disk_reserve;
     void (*began)(void *self, const mrd_conversion_of *of);

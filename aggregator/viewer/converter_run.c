@@ -20,14 +20,14 @@
 
 #define DEPTH_MAX  12
 #define WORDS_MAX  48
-#define ROOM_LEAST (64ull << 20) /* minimum free disk space in bytes for a run */
+#define ROOM_LEAST (64ull << 20) /* minimum free disk space in bytes for a run of the viewer */
 
 #define TRACES " view -d {input} --output-format perfetto --ignore-system-profile"
 #define TABLES                                                                                     \
     " view -d {input} --output-format parquet --ignore-system-profile --ingest-only --data-path "  \
     "{output}"
 
-/* ---- Commands ---- */
+/* ---- The viewer's commands ---- */
 
 static bool
 has_input(const mrd_buf *command)
@@ -122,7 +122,7 @@ split(const mrd_buf *command, const char *in, const char *out, mrd_buf *words, s
     return words->err == MRD_OK ? MRD_OK : mrd_why_set(why, words->err, 0, "viewer");
 }
 
-/* ---- Running one ---- */
+/* ---- Running one command ---- */
 
 /* Computes how many bytes a command may write. This is the configured limit, or less if the disk
  * has less free space. Errors: FULL. */
@@ -181,10 +181,10 @@ run_command(const mrd_converter_work *work, const mrd_buf *command, const char *
     return err;
 }
 
-/* ---- Results ---- */
+/* ---- Results of a command ---- */
 
-/* Makes a result's name in the session from its file name. Returns the kind of the result, or NULL
- * if the file is not a result. */
+/* Makes the name that a result has in the session from its file name. Returns the kind of the
+ * result, or NULL if the file is not a result. */
 static const char *
 kind_of(const char *below, const char *name, char to[MRD_TEXT_MAX])
 {
@@ -225,7 +225,7 @@ add(mrd_converter_made *to, const char *kind, const char *name, const char *file
 
     for (size_t i = 0; i < to->n; i++) {
         if (strcmp(to->v[i].name, name) == 0)
-            return MRD_OK; /* another file with the same name was found first and is kept */
+            return MRD_OK; /* ignored, because another file with the same name was found first */
     }
     if (to->n == MRD_VIEWER_RESULTS_MAX)
         return mrd_why_set(why, MRD_LIMIT, 0, "the viewer made more than %d results",
@@ -311,7 +311,7 @@ gather(results *from, const char *below, unsigned depth, mrd_converter_made *to,
     return err;
 }
 
-/* ---- All of them ---- */
+/* ---- Running all commands ---- */
 
 /* Runs one command in its own directory. If the command fails, none of its files becomes a
  * result. */

@@ -24,7 +24,7 @@ typedef struct mrd_converter_settings {
     /* the command that makes tables, or "none". "auto" and NULL mean the same program as for
      * `command`, unless this is neuron-profile or has arguments */
     const char *tables;
-    mrd_dur_ns time; /* limit of the duration of one command; 0 means no limit */
+    mrd_dur_ns time; /* maximum duration of one command; 0 means no limit */
     uint64_t memory, disk;
     unsigned at_once; /* maximum number of concurrent runs in the aggregator */
 } mrd_converter_settings;
@@ -42,7 +42,7 @@ void mrd_converter_commands_fini(mrd_converter_commands *commands);
 
 typedef struct {
     const mrd_converter_commands *commands;
-    const mrd_converter_settings *settings; /* only the limits among the settings are used */
+    const mrd_converter_settings *settings; /* only the limits in the settings are used */
     /* absolute path of the directory that contains <instance>_pid_<pid>/ */
     const char *in;
     /* absolute path of a directory. Each command gets its own directory below it, and the command's
@@ -50,15 +50,17 @@ typedef struct {
     const char *work;
     /* number of bytes that must stay free on the file system of `work` */
     uint64_t keep_free;
-    bool (*going_on)(void *self); /* returns false to cancel the run, as in mrd_confined_options */
+    /* returns false if the run must be cancelled, as in mrd_confined_options */
+    bool (*going_on)(void *self);
     void *self;
 } mrd_converter_work;
 
 typedef struct {
-    char *file; /* path of the file */
-    /* name of the file in the session, for example "viewer/device_profile_model_7.pftrace" */
+    char *file; /* path of the result file */
+    /* name of the result file in the session, for example
+     * "viewer/device_profile_model_7.pftrace" */
     char name[MRD_TEXT_MAX];
-    const char *kind; /* MRD_KIND_DEVICE_PROFILE or MRD_KIND_DEVICE_TABLE */
+    const char *kind; /* kind of the artifact: MRD_KIND_DEVICE_PROFILE or MRD_KIND_DEVICE_TABLE */
     char sha256[MRD_SHA256_HEX];
     uint64_t size;
 } mrd_converter_result;
@@ -68,7 +70,7 @@ typedef struct {
     size_t n;
     mrd_dur_ns took;
     uint64_t memory; /* highest memory use of a command in bytes */
-    /* message about a successful run, for example that some results are missing */
+    /* message about a run that succeeded, for example that some results are missing */
     char note[MRD_WHY_MAX];
 } mrd_converter_made;
 
