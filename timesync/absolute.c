@@ -27,7 +27,8 @@ mrd_abs_order(mrd_abs *absolute, size_t n)
     return kept;
 }
 
-/* Returns the index of the last reading at or before utc, or SIZE_MAX if there is none. */
+/* Returns the index of the last reading at or before the time `utc`, or SIZE_MAX if there is
+ * none. */
 static size_t
 before(const mrd_abs *absolute, size_t n, mrd_wall_ns utc)
 {
@@ -62,8 +63,8 @@ mrd_abs_ineqs(const mrd_abs *server, size_t n, const mrd_abs *node, double w,
     base = server[i].at.ns - server[i].utc.ns;
     ahead = f * (double) (server[i + 1].at.ns - server[i + 1].utc.ns - base);
     offset = base + llround(ahead) + node->utc.ns - node->at.ns;
-    /* The node's uncertainty grows by 1,000 ppm of itself, because the two clocks may drift apart
-     * within that time. */
+    /* The node's uncertainty grows by 1,000 ppm of its value, because the two clocks may drift
+     * apart within that time. */
     e = (int64_t) ceil((1 - f) * (double) server[i].e + f * (double) server[i + 1].e +
                        w * a * b / 2) +
         node->e + node->e / 1000 + 2;

@@ -28,14 +28,14 @@
 /* One reading of two clocks. When the machine's own clock showed `at`, absolute time was in [utc -
  * e, utc + e]. */
 typedef struct {
-    /* session time in a reading of the aggregator, CLOCK_MONOTONIC_RAW in one of a node */
+    /* session time in a reading by the aggregator; CLOCK_MONOTONIC_RAW in a reading by a node */
     mrd_ev_ns at;
     mrd_wall_ns utc;
     mrd_dur_ns e;
 } mrd_abs;
 
-/* Sorts n readings by absolute time. Drops repeated readings and readings with a decreasing `at`.
- * Returns the number of remaining readings. */
+/* Sorts n clock readings by absolute time. Drops repeated readings and readings with a decreasing
+ * `at`. Returns the number of remaining readings. */
 size_t mrd_abs_order(mrd_abs *absolute, size_t n);
 /*
  * Turns one reading of a node into an upper and a lower limit of its clock offset, and stores the

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* 2^52; above this limit, a double cannot resolve fractions of 1 ns */
+/* 2^52 ns; above this limit, a double cannot resolve fractions of 1 ns */
 #define ALIGN_EST_MAX 4503599627370496.0
 
 mrd_align *
@@ -47,7 +47,7 @@ mrd_align_reset(mrd_align *align)
     align->bin_count = 0;
 }
 
-/* Converts a double to int64, and limits it to the range of int64. NaN cannot occur here. */
+/* Converts a double to int64, limited to the range of int64. NaN cannot occur here. */
 static int64_t
 sat_int(double v)
 {
@@ -357,7 +357,8 @@ map_gap(const mrd_align *align, const mrd_align_segment *s1, int64_t at, mrd_ali
         if (a->quality == MRD_ALIGN_UNALIGNED || b->quality == MRD_ALIGN_UNALIGNED)
             *bound = (mrd_align_bound){ { INT64_MIN }, { INT64_MAX }, 0,
                                         s1->epoch,     MRD_ALIGN_GAP, MRD_STAMP_NONE };
-        /* in a gap, the width of the bound is the only available measure of the noise */
+        /* in a gap between segments, the width of the bound is the only available measure of the
+         * noise */
         bound->noise = mrd_sat_sub(bound->hi.ns, bound->lo.ns);
     }
     return sess;
@@ -398,7 +399,8 @@ clamp(const mrd_align_segment *seg, int64_t sess, mrd_align_bound *bound)
     return sess;
 }
 
-/* Limits `at` to the times that a journal can contain, so that differences fit into int64. */
+/* Limits the time `local` to times that a journal can contain, so that differences fit into
+ * int64. */
 static int64_t
 clamp_local(mrd_local_ns at)
 {

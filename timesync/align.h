@@ -38,34 +38,36 @@
 #define MRD_ALIGN_SEGMENTS_MAX 4096 /* maximum number of segments in a table */
 /* maximum number of bins in a table; bins of half a second fill it in 24 days */
 #define MRD_ALIGN_BINS_MAX (4 << 20)
-/* ppb; the rate of every clock is assumed to be off by at most 500 ppm */
+/* ppb; the rate of every clock is assumed to be wrong by at most 500 ppm */
 #define MRD_ALIGN_RATE_MAX 500000.0
 /* an instant farther than this from the nearest bin gets the quality "extrapolated" */
 #define MRD_ALIGN_FAR (5 * MRD_SEC)
 
 typedef struct {
     mrd_local_ns at;
-    double lo, hi, est;           /* offset minus the segment's base, ns; lo <= est <= hi */
-    float rate, rate_lo, rate_hi; /* ppb at `at`; rate_lo <= rate <= rate_hi */
-    /* ns; standard deviation of `est`, so its error can be larger */
+    /* limits and estimate of the offset minus the segment's base, in ns; lo <= est <= hi */
+    double lo, hi, est;
+    /* rate of the clock at `at` and its limits, in ppb; rate_lo <= rate <= rate_hi */
+    float rate, rate_lo, rate_hi;
+    /* standard deviation of `est` in ns, so its error can be larger */
     float noise;
     uint8_t quality, source; /* values of mrd_align_quality and mrd_stamp_source */
 } mrd_align_bin;
 
 typedef struct {
     uint32_t epoch;
-    mrd_epoch_cause cause; /* why this segment began */
-    int64_t base;          /* ns, added to the bins' offsets; |base| <= 4e18 */
-    /* ppb per s; assumed maximum change of the clock's rate; 0 if the table has one constant
+    mrd_epoch_cause cause; /* the event because of which this segment began */
+    int64_t base;          /* ns to add to the offsets of the segment's bins; |base| <= 4e18 */
+    /* assumed maximum change of the clock's rate, in ppb per s; 0 if the table has one constant
      * offset */
     double w;
     /* the segment's bins are bins[first] to bins[first + count - 1] of the table */
     size_t first, count;
-    /* local ns of the segment's first and last packet; the gaps to its neighbours lie outside of
-     * this range */
+    /* local times (ns) of the segment's first and last packet; the gaps to its neighbours lie
+     * outside of this range */
     mrd_local_ns from, to;
-    /* session ns; local times of this segment never map to less, so that mapped times keep their
-     * order */
+    /* Local times of this segment never map to less than this session time (ns), so that mapped
+     * times keep their order. */
     int64_t floor;
 } mrd_align_segment;
 
@@ -76,7 +78,8 @@ typedef struct {
 } mrd_align_cursor;
 
 typedef struct {
-    mrd_sess_ns lo, hi; /* the event happened in [lo, hi]; INT64_MIN and INT64_MAX if unknown */
+    /* the event happened in [lo, hi], in session time; INT64_MIN and INT64_MAX if unknown */
+    mrd_sess_ns lo, hi;
     mrd_dur_ns noise;
     uint32_t epoch;
     uint8_t quality, source;
@@ -87,9 +90,9 @@ typedef struct {
     uint32_t epoch;
     mrd_epoch_cause cause;
     mrd_local_ns first, last;
-    mrd_dur_ns offset; /* ns, offset at the last bin */
-    double rate;       /* ppb, rate at the last bin */
-    /* ns; median and 99 % quantile of hi - lo over the bins; -1 if unknown */
+    mrd_dur_ns offset; /* offset at the last bin of the segment, in ns */
+    double rate;       /* rate of the clock at the last bin of the segment, in ppb */
+    /* median and 99 % quantile of hi - lo over the bins of the segment, in ns; -1 if unknown */
     mrd_dur_ns width_median, width_p99;
     mrd_dur_ns noise_median;
     double w;
@@ -97,12 +100,12 @@ typedef struct {
     size_t bins;
 } mrd_align_summary;
 
-/* ---- Making a table ---- */
+/* ---- Making an alignment table ---- */
 
 /* Creates an empty table. `name` is the node's instance_id, copied and truncated at
  * MRD_ALIGN_NAME_MAX. NULL if out of memory. */
 mrd_align *mrd_align_new(const char *name, uint64_t clock_id);
-void mrd_align_free(mrd_align *align); /* NULL is allowed */
+void mrd_align_free(mrd_align *align); /* ignores NULL */
 /*
  * mrd_align_segment_add() appends an empty segment. mrd_align_bin_add() appends a bin to the last
  * segment; add bins in ascending order. If the estimate or the rate of a bin is outside of its
@@ -162,7 +165,8 @@ uint64_t mrd_align_clock_id(const mrd_align *align);
 size_t mrd_align_segment_count(const mrd_align *align);
 const mrd_align_segment *mrd_align_borrow_segment(const mrd_align *align, size_t i);
 size_t mrd_align_bin_count(const mrd_align *align);
-const mrd_align_bin *mrd_align_borrow_bins(const mrd_align *align); /* the bins of all segments */
+/* returns the bins of all segments */
+const mrd_align_bin *mrd_align_borrow_bins(const mrd_align *align);
 /* Summarizes one segment in *ret_summary. Returns false if the segment has no bins. */
 bool mrd_align_summarise(const mrd_align *align, size_t segment, mrd_align_summary *ret_summary);
 

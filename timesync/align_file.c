@@ -19,7 +19,7 @@ static const uint8_t magic[8] = { 'M', 'R', 'D', 'A', 'L', 'I', 'G', 'N' };
 /* bytes of the header: magic, version u32, crc u32 of the payload, payload length u64 */
 #define HEADER_LEN 24
 
-/* ---- Summary of a segment ---- */
+/* ---- Summary of one segment ---- */
 
 static mrd_dur_ns
 quantile(double *v, size_t n, double q)
@@ -82,7 +82,7 @@ mrd_align_summarise(const mrd_align *align, size_t segment, mrd_align_summary *r
     return true;
 }
 
-/* ---- Encoding ---- */
+/* ---- Encoding a table ---- */
 
 static void
 encode_bin(const mrd_align_bin *bin, int64_t *at, int64_t *est, mrd_buf *to)
@@ -145,7 +145,7 @@ mrd_align_encode(const mrd_align *align, mrd_buf *to)
     return to->err;
 }
 
-/* ---- Decoding ---- */
+/* ---- Decoding a table ---- */
 
 /* bytes of the shortest encoded bin; limits how many bins a file of this size can contain */
 #define BIN_LEN_MIN 18

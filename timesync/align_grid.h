@@ -15,13 +15,13 @@
 
 #define MRD_ALIGN_GRID_BITS 26 /* a window is 2^26 ns of local time, which is 67 ms */
 
-/* State of one reader of one table, in one thread. It starts as { 0 }. */
+/* State of one thread that maps times with one table. It starts as { 0 }. */
 typedef struct {
     mrd_align_cursor cursor;
     int64_t window; /* number of the current window: local time >> MRD_ALIGN_GRID_BITS */
     bool known, straight;
-    mrd_sess_ns from; /* session time at the beginning of the window */
-    /* ns; session time that passes in the window, minus local time that passes in it */
+    mrd_sess_ns from; /* session time at the beginning of the current window */
+    /* ns; session time that passes in the current window, minus local time that passes in it */
     mrd_dur_ns gained_ns;
     uint32_t radius;
 } mrd_align_grid;

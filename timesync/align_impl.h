@@ -16,7 +16,8 @@ struct mrd_align {
     size_t bin_count, bin_cap;
 };
 
-/* The offset at one instant: its bound and estimate in ns, relative to the base of the segment. */
+/* The offset of a clock at one instant: bound and estimate in ns, relative to the base of the
+ * segment. */
 typedef struct {
     double lo, hi, est;
 } mrd_align_place;

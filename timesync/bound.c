@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- Inequalities of one bin ---- */
+/* ---- The inequalities of one bin ---- */
 
 static int64_t
 bin_centre(int64_t t)
@@ -58,12 +58,13 @@ start_poly(mrd_poly *poly, const mrd_span *span, const mrd_ineq *ineqs, int64_t 
     mrd_span_envelope(span, ineqs, base, (rate_lo + rate_hi) / 2, &up, &down);
     if (isnan(up) && isnan(down))
         return false;
-    /* With inequalities of one direction only, use the widest range that doubles resolve well. */
+    /* If there are inequalities of only one direction, the widest range is used that doubles
+     * resolve well. */
     if (isnan(down))
         down = up - MRD_BOUND_FREE;
     if (isnan(up))
         up = down + MRD_BOUND_FREE;
-    /* Add the largest change of the offset within a bin of 0.5 s. A box that is too large does no
+    /* Adds the largest change of the offset within a bin of 0.5 s. A box that is too large does no
      * harm, because the caller cuts it. */
     room = (rate_hi - rate_lo) * 0.5 + 1e4;
     if (down - room > up + room)
@@ -72,7 +73,7 @@ start_poly(mrd_poly *poly, const mrd_span *span, const mrd_ineq *ineqs, int64_t 
     return true;
 }
 
-/* ---- The live filter ---- */
+/* ---- The filter for live operation ---- */
 
 typedef struct {
     int64_t t0;
@@ -88,12 +89,12 @@ struct mrd_bound {
     mrd_bound_counts counts;
 
     bool running; /* true if an epoch has begun, so that poly, t0, base and epoch are valid */
-    /* whether upper and lower inequalities occurred in this epoch; bins are emitted only after
-     * both */
+    /* whether upper and lower inequalities occurred in this epoch; bins are emitted only when both
+     * did */
     bool has_up, has_down;
     mrd_poly poly;
     int64_t t0, base;
-    int64_t closed; /* middle of the last closed bin */
+    int64_t closed; /* middle of the bin that was closed last, in local ns */
     uint32_t epoch;
     mrd_epoch_cause cause, next_cause;
     double start_lo, start_hi; /* range of rates allowed at the start of the next epoch */
@@ -255,8 +256,8 @@ fits(const mrd_bound *bound, mrd_poly *poly, int64_t *t0, int64_t base, const li
     return true;
 }
 
-/* Returns true if an inequality misses the set by less than the set's width, so that a small step
- * of the clock could explain it. */
+/* Returns true if an inequality contradicts the set by less than the set's width, so that a small
+ * step of the clock could explain it. */
 static bool
 misses_nearly(const mrd_bound *bound, const mrd_poly *poly, const mrd_ineq *ineq)
 {

@@ -34,9 +34,11 @@
 /* the same maximum while it is undecided whether packets are wrong or the clock was stepped */
 #define MRD_BIN_HELD_MAX 12
 
-#define MRD_BOUND_W 200.0 /* ppb/s; default of the assumed largest change of the rate, offline */
-/* ppb/s; the default in live operation. It is larger, because live results cannot be corrected
- * later. */
+/* default of the assumed largest change of a clock's rate, in ppb/s, when tables are computed
+ * offline */
+#define MRD_BOUND_W 200.0
+/* The same default for live operation, in ppb/s. It is larger, because live results cannot be
+ * corrected later. */
 #define MRD_BOUND_W_LIVE   1000.0
 #define MRD_BOUND_RATE_MAX 500000.0 /* ppb: assumed largest rate of a clock */
 /* ns; width that is assumed for the range of offsets if no inequality limits it. Doubles still
@@ -47,13 +49,14 @@ typedef struct {
     double w, rate_max;
 } mrd_bound_options;
 
-/* The result for one accepted bin. */
+/* The result of the filter for one accepted bin. */
 typedef struct {
     uint32_t epoch;
     mrd_epoch_cause cause; /* why the bin's epoch began */
-    int64_t t0;            /* local ns, middle of the bin */
-    int64_t base;          /* ns, integer base of the offsets in the bin's epoch */
-    mrd_poly_range range;  /* possible offsets (relative to `base`) and rates */
+    int64_t t0;            /* middle of the bin, in local ns */
+    int64_t base;          /* integer base of the offsets in the bin's epoch, in ns */
+    /* possible offsets (relative to `base`) and rates of the clock in this bin */
+    mrd_poly_range range;
     /* set of the offsets and rates that are possible after this bin; valid only during the call */
     const mrd_poly *poly;
     const mrd_ineq *ineqs; /* the accepted inequalities of the bin; valid only during the call */
@@ -61,32 +64,37 @@ typedef struct {
 } mrd_bound_bin;
 
 typedef struct {
-    uint64_t used; /* inequalities accepted */
-    uint64_t bad;  /* dropped as wrong, because later packets fit the set that these contradict */
-    /* counted in `bad` too: missed the set by less than its width, so the clock may have made a
-     * small step */
+    uint64_t used; /* number of accepted inequalities */
+    /* inequalities dropped as wrong, because later packets fit the set that these contradict */
+    uint64_t bad;
+    /* inequalities in `bad` that missed the set by less than its width, so the clock may have made
+     * a small step */
     uint64_t near;
-    /* dropped, because their bin has MRD_BIN_INEQS / 2 tighter ones of the same direction */
+    /* inequalities dropped, because their bin has MRD_BIN_INEQS / 2 tighter ones of the same
+     * direction */
     uint64_t over_capacity;
-    uint64_t implied; /* dropped, because another inequality of the bin is tighter at every rate */
-    /* arrived after their bin was closed, so that only the offline result contains them */
+    /* inequalities dropped, because another inequality of the bin is tighter at every rate */
+    uint64_t implied;
+    /* inequalities that arrived after their bin was closed, so that only the offline result
+     * contains them */
     uint64_t late;
-    /* counted in `used` too: arrived before the epoch had both an upper and a lower inequality. No
-     * bin is emitted for them. */
+    /* inequalities in `used` that arrived before the epoch had both an upper and a lower
+     * inequality. No bin is emitted for them. */
     uint64_t one_sided;
-    uint32_t epochs;         /* epochs started */
-    uint32_t contradictions; /* epochs that started because packets contradicted the set */
+    uint32_t epochs; /* number of epochs that started */
+    /* number of epochs that started because packets contradicted the set */
+    uint32_t contradictions;
 } mrd_bound_counts;
 
 typedef struct mrd_bound mrd_bound;
 
-/* Creates a filter. It calls `emit` with each accepted bin in order of time, and a few bins late
- * during a contradiction. Returns NULL if out of memory. */
+/* Creates a filter. It calls `emit` with each accepted bin in order of time. During a
+ * contradiction, it does so a few bins late. Returns NULL if out of memory. */
 mrd_bound *mrd_bound_new(const mrd_bound_options *options,
                          void (*emit)(void *self, const mrd_bound_bin *bin), void *self);
 void mrd_bound_free(mrd_bound *bound);
-/* Adds one inequality. The open bin closes when an inequality of a later bin arrives. The order of
- * inequalities inside a bin does not matter. */
+/* Adds one inequality to the filter. The open bin closes when an inequality of a later bin arrives.
+ * The order of inequalities inside a bin does not matter. */
 void mrd_bound_add(mrd_bound *bound, const mrd_ineq *ineq);
 /* Closes the open bin, and decides about the bins that wait after a contradiction. */
 void mrd_bound_flush(mrd_bound *bound);

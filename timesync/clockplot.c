@@ -98,17 +98,18 @@ mrd_clock_text(const mrd_align *const *tables, size_t count, mrd_buf *to)
 #define TOP     56
 #define PANEL   180
 #define GAP     58
-#define COLUMNS 1200 /* maximum number of points per line */
+#define COLUMNS 1200 /* maximum number of points per line of the picture */
 
 typedef struct {
-    /* t in s, the other values in us; the mean rate of the epoch is removed from lo, hi and est */
+    /* a point of the picture: t in s, the other values in us; the mean rate of the epoch is removed
+     * from lo, hi and est */
     double t, lo, hi, est, width;
-    bool first; /* the first point of its epoch */
+    bool first; /* this is the first point of its epoch */
 } plot_point;
 
 typedef struct {
-    double x0, x1, y0, y1; /* range of the data */
-    double top;            /* upper edge, in pixels */
+    double x0, x1, y0, y1; /* range of the data in the panel */
+    double top;            /* upper edge of the panel, in pixels */
 } panel;
 
 static double
@@ -224,7 +225,7 @@ path_of(const panel *p, const plot_point *point, size_t n, size_t field, const c
     mrd_buf_text(to, "'/>\n");
 }
 
-/* Draws the area between lo and hi, as one closed shape per epoch. */
+/* Draws the area between lo and hi of the points, as one closed shape for each epoch. */
 static void
 band(const panel *p, const plot_point *point, size_t n, mrd_buf *to)
 {

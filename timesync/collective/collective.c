@@ -62,7 +62,8 @@ solver_alloc(coll_solver *solver, const mrd_coll_match *match)
            solver->w != NULL;
 }
 
-/* Fills solver->parts, sorted by process. The collectives of a process keep their order. */
+/* Fills solver->parts with the observations, sorted by process. The collectives of a process keep
+ * their order. */
 static void
 solver_fill(coll_solver *solver)
 {
@@ -92,8 +93,8 @@ solver_fill(coll_solver *solver)
 
 /* ---- Fitting lines to processes ---- */
 
-/* Computes when each collective ended in session time. This is the median end of its participants
- * that are connected to the reference. */
+/* Computes when each collective ended, in session time. This is the median of the ends at its
+ * participants that are connected to the reference. */
 static void
 meet(coll_solver *solver)
 {
@@ -169,7 +170,8 @@ align_all(coll_solver *solver)
     meet(solver);
 }
 
-/* Returns the median over the processes of how far their ends are from the common ends, in ns. */
+/* Returns the median over the processes of how far the ends of their collectives are from the
+ * common ends, in ns. */
 static double
 usual_scatter(const coll_solver *solver)
 {
@@ -190,25 +192,28 @@ usual_scatter(const coll_solver *solver)
     return count == 0 ? 0 : mrd_coll_median(solver->y, count);
 }
 
-/* ---- Comparing a process with solved ones ---- */
+/* ---- Comparing a process with the processes that are solved ---- */
 
-/* Results of the solved processes: the end of each collective in session time, and its limits. */
+/* Results of the solved processes: when each collective ended, in session time, and its limits. */
 typedef struct {
-    /* per collective: end, upper and lower limit; NAN, INFINITY and -INFINITY while unknown */
+    /* for each collective: its end, upper and lower limit; NAN, INFINITY and -INFINITY while
+     * unknown */
     double *at, *up, *down;
-    double *reach; /* by how many ns `at` may be wrong, per collective */
+    double *reach; /* for each collective: by how many ns `at` may be wrong */
     double *sum;
-    /* per collective: number of participants that are summed in `sum`, which solve_layer()
+    /* for each collective: number of participants that are summed in `sum`, which solve_layer()
      * averages */
     uint32_t *count;
     coll_sample *samples;
-    bool *done; /* per process: whether it is solved */
-    /* per process: true if its ends show that its collectives are matched correctly */
+    bool *done; /* for each process: true if it is solved */
+    /* for each process: true if the ends of its collectives show that these are matched
+     * correctly */
     bool *belongs;
-    char **odd; /* per process: why it does not fit the others, or NULL */
+    char **odd; /* for each process: why it does not fit the others, or NULL */
     mrd_why *first_odd;
     const mrd_coll_options *options; /* options of the caller, may be NULL */
-    double usual; /* ns; by how much the ends of most processes differ from the common ends */
+    /* by how much the ends of collectives of most processes differ from the common ends, in ns */
+    double usual;
 } meetings;
 
 static mrd_dur_ns
@@ -608,7 +613,7 @@ solve_layer(coll_solver *solver, meetings *m, mrd_coll_solution *sol, size_t lea
     return MRD_OK;
 }
 
-/* ---- Contradictions of the bounds ---- */
+/* ---- Contradictions between bounds and collectives ---- */
 
 static void
 check_one(const mrd_coll_match *match, size_t c, mrd_align *const *tables,

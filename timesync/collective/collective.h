@@ -58,7 +58,8 @@ typedef struct {
     uint64_t part;
     uint64_t group; /* hash that identifies the communicator, made from its members, tag, or name */
     uint64_t op;    /* hash of the operation, including its data type if known */
-    int64_t size;   /* bytes or elements, in the same unit everywhere; -1 means unknown */
+    /* size of the data in bytes or elements, in the same unit everywhere; -1 means unknown */
+    int64_t size;
     uint32_t members; /* number of members of the group as recorded; 0 means unknown */
     /* true if the data do not name the members of the group, so that several groups may have the
      * same hash; only used with options->leave_out */
@@ -69,7 +70,8 @@ typedef struct {
     /* true if seq is counted during the whole life of the group. Otherwise the numbers may begin
      * again in each recording, so that equal numbers may belong to different collectives. */
     bool lasting;
-    mrd_local_ns begin, end; /* entry and exit, on the process's own clock */
+    /* times when the participant entered and left the collective, on the process's own clock */
+    mrd_local_ns begin, end;
 } mrd_coll_obs;
 
 /* A gap: events of a process were lost between the local times `begin` and `end`. */
@@ -123,10 +125,10 @@ const mrd_coll_obs *mrd_coll_match_borrow(const mrd_coll_match *match, size_t i,
 /* A range of local time of one process in which its clock neither stepped nor changed its rate
  * abruptly. */
 typedef struct {
-    int64_t from, to; /* local ns of the first and last collective in the segment */
-    int64_t base;     /* ns, added to the offsets of the segment's bins */
-    double w;         /* ppb per s; maximum change of the model clock's rate */
-    /* ns; the real clock is assumed to stay within this distance of a model clock */
+    int64_t from, to; /* local times (ns) of the first and last collective in the segment */
+    int64_t base;     /* ns to add to the offsets of the segment's bins */
+    double w;         /* maximum change of the model clock's rate, in ppb per s */
+    /* the real clock is assumed to stay within this distance of a model clock, in ns */
     mrd_dur_ns reach;
     /* the segment's bins are bins[first] to bins[first + count - 1] of the process */
     size_t first, count;
@@ -139,11 +141,11 @@ typedef struct {
     /* true if some time range has no bound, because only one side is limited or no model clock
      * fits */
     bool unbounded;
-    int64_t origin;      /* local ns at which `offset` was measured */
-    int64_t offset;      /* ns; offset of the longest segment */
-    double drift;        /* ppb; drift of the longest segment */
-    mrd_dur_ns bound_ns; /* ns; the widest bound at any collective of the process */
-    /* ns; how far the ends of collectives are from the fitted lines */
+    int64_t origin;      /* local time (ns) at which `offset` was measured */
+    int64_t offset;      /* offset of the clock in its longest segment, in ns */
+    double drift;        /* drift of the clock in its longest segment, in ppb */
+    mrd_dur_ns bound_ns; /* the widest bound at any collective of the process, in ns */
+    /* how far the ends of the process's collectives are from the fitted lines, in ns */
     mrd_dur_ns residual_median, residual_p99, residual_max;
     size_t used; /* number of collectives used for this process */
     /* number of collectives of this process that contradict the bounds of their participants */
@@ -161,8 +163,9 @@ typedef struct {
 
 typedef struct {
     size_t process_count, reference;
-    mrd_coll_process *process; /* owned, with their segments and bins */
-    mrd_coll_break *breaks;    /* breaks of any clock, owned */
+    /* the results for all processes; owned, with their segments and bins */
+    mrd_coll_process *process;
+    mrd_coll_break *breaks; /* time ranges around breaks of any clock; owned */
     size_t break_count;
     /* number of collectives that contradict the bounds of their participants; must be 0 */
     size_t violations;
@@ -187,7 +190,7 @@ typedef struct {
 mrd_err mrd_coll_solve(const mrd_coll_match *match, const mrd_coll_options *options,
                        mrd_coll_solution *ret_solution, mrd_why *why);
 void mrd_coll_solution_fini(mrd_coll_solution *solution);
-/* Returns true if the local time is in a segment of the process, so that it has a bound. */
+/* Returns true if the local time is in a segment of the process's clock, so that it has a bound. */
 bool mrd_coll_knows(const mrd_coll_process *process, int64_t local);
 /* Makes the alignment table of one process, valid for the segments of its clock. Returns NULL if
  * the process is not aligned or if out of memory. The caller owns the table. */
@@ -201,7 +204,7 @@ typedef struct {
     size_t out_of_order;
     /* number of collectives that are out of order even by the bounds; must be 0 */
     size_t violations;
-    mrd_dur_ns worst; /* ns; largest amount by which the bounds contradict the order */
+    mrd_dur_ns worst; /* largest amount by which the bounds contradict the order, in ns */
 } mrd_coll_check;
 
 /*

@@ -10,14 +10,15 @@
 
 /* maximum number of bins in one segment; the first and the last sample add up to two more */
 #define BINS_MAX 512
-#define FAR_NS   1e11 /* ns; a bound of at least this width is treated as no bound */
+#define FAR_NS   1e11 /* a bound of at least this width (ns) is treated as no bound */
 /* a step bends the fitted line; find_reach() scales residuals up by at most 1 + EDGE for that */
 #define EDGE    6
 #define LASTING 3 /* number of consecutive samples that show that a clock has left its line */
 
 static const double models[] = { MRD_BOUND_W, 5 * MRD_BOUND_W, 25 * MRD_BOUND_W };
 
-/* Returns the signed distance of a sample from the line, in ns. */
+/* Returns the signed distance of a sample (one collective of the process) from the fitted line, in
+ * ns. */
 static double
 residual(const coll_sample *sample, const coll_line *line)
 {
@@ -109,7 +110,7 @@ ineqs_of(const coll_sample *sample, const coll_sample *first, double by, mrd_ine
 
 typedef struct {
     mrd_ineq *ineqs;
-    double *reach; /* possible error in ns: of each sample at first, of each span later */
+    double *reach; /* possible error in ns: first of each sample, later of each bin */
     mrd_span *spans;
     mrd_poly_range *ranges;
     size_t n_spans;
@@ -204,8 +205,8 @@ add_bins(const work *w, const coll_line *line, double base, int64_t origin, mrd_
     }
 }
 
-/* Adds a segment without information about the clock. Times in this segment, and in the gaps next
- * to it, have no bound. */
+/* Adds a segment in which nothing is certain about the clock. Times in this segment, and in the
+ * gaps next to it, have no bound. */
 static void
 add_unknown(const coll_sample *sample, const mrd_coll_segment *segment, double base, int64_t origin,
             mrd_coll_process *to)

@@ -10,7 +10,7 @@
 
 #include "timesync/collective/collective.h"
 
-/* ns; in the fit of lines, all residuals below this have the same weight */
+/* in the fit of lines, all residuals below this (ns) have the same weight */
 #define MRD_COLL_FLOOR_NS 500.0
 
 struct mrd_coll_match {
@@ -27,9 +27,9 @@ typedef struct {
     uint32_t process;
     mrd_coll_obs *obs;
     size_t n;
-    ptrdiff_t at; /* index of its first collective in the common sequence of its group */
-    bool cut;     /* true if a gap (lost events) ended it early */
-    bool placed;  /* true if it has a position in the common sequence */
+    ptrdiff_t at; /* index of the run's first collective in the common sequence of its group */
+    bool cut;     /* true if a gap (lost events) ended the run early */
+    bool placed;  /* true if the run has a position in the common sequence */
 } coll_run;
 
 /* Another position of a run counts as equally good if its scatter (mrd_coll_scatter) is at most
@@ -76,7 +76,7 @@ mrd_err mrd_coll_match_without(const mrd_coll_match *match, const bool *without,
  * Errors: NOMEM. */
 mrd_err mrd_coll_note(char **reasons, size_t process, const char *reason);
 
-#define MRD_COLL_FAR 1e17 /* ns; larger residuals are reduced to this value */
+#define MRD_COLL_FAR 1e17 /* larger residuals are reduced to this value, in ns */
 
 /* A part: the observation of one collective by one process. Its times are relative to the process's
  * origin. */
@@ -88,29 +88,31 @@ typedef struct {
 
 typedef struct {
     const mrd_coll_match *match;
-    size_t n;         /* number of parts */
-    coll_part *parts; /* all parts, sorted by process, then collective */
+    size_t n;         /* number of entries in `parts` */
+    coll_part *parts; /* the observations of all processes, sorted by process, then collective */
     /* The parts of process p are parts[first[p]] to parts[first[p + 1] - 1], so `first` has
      * process_count + 1 entries. `next` is used only while `parts` is filled. */
     size_t *first, *next;
-    int64_t *origin; /* for each process: the end of its first matched collective, local ns */
-    /* for each process: session - local = a + b * t, with t relative to the process's origin */
+    int64_t *origin; /* for each process: the end of its first matched collective, in local ns */
+    /* for each process: the line session - local = a + b * t, with t relative to the process's
+     * origin */
     double *a, *b;
     /* for each process: true if a chain of shared collectives connects it to the reference */
     bool *known;
-    /* end of each collective in session time, by the fitted lines, or NAN if unknown */
+    /* for each collective: its end in session time, by the fitted lines; NAN if unknown */
     double *v;
-    double *x, *y, *w; /* scratch memory of n entries each */
+    double *x, *y, *w; /* scratch memory for line fits, n entries each */
     size_t reference;
 } coll_solver;
 
 /* A sample: one collective of one process, compared with the processes that are solved already. */
 typedef struct {
-    double begin, end; /* local times of the process */
+    /* times when the process entered and left the collective, on its own clock */
+    double begin, end;
     /* session time at which the other participants left; equals end + offset of the clock, up to
      * the scatter of ends */
     double at;
-    /* ns; possible error of `at`, because clocks may differ from their models; 0 for the
+    /* possible error of `at` in ns, because clocks may differ from their models; 0 for the
      * reference */
     double reach;
     /* Limits in session time: the process began at or before `up` and ended at or after `down`.
@@ -123,7 +125,8 @@ typedef struct {
 typedef struct {
     size_t first, n;
     double a, b;
-    double residual, sum; /* largest absolute residual; sum of all */
+    /* largest absolute residual of the samples; sum of all absolute residuals */
+    double residual, sum;
 } coll_line;
 
 /* Fits the line y = a + b * x with the least sum of absolute residuals, by repeated weighted fits.

@@ -8,8 +8,8 @@
 #include "base/num.h"
 
 #define REWEIGHTS 12 /* maximum number of rounds for fitting one line */
-/* ns; a line over a shorter range gets slope 0, because a drift of 500 ppm changes it by only 10
- * us */
+/* a line over a range shorter than this (ns) gets slope 0, because a drift of 500 ppm changes it by
+ * only 10 us */
 #define SPAN_MIN_NS 20e6
 
 static double

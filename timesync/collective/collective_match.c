@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Working memory for one group, and inputs that all groups share. */
+/* Working memory for matching one group, and inputs that all groups share. */
 typedef struct {
     coll_run *runs;
     mrd_coll_obs *scratch;
@@ -149,7 +149,7 @@ match_numbered(mrd_coll_match *match, coll_run *runs, size_t count, const matchi
     return err;
 }
 
-/* ---- Matching by order ---- */
+/* ---- Matching by the order of collectives ---- */
 
 static mrd_err
 match_ordered(mrd_coll_match *match, coll_run *runs, size_t count, const matching *x, mrd_why *why)
@@ -177,7 +177,7 @@ match_ordered(mrd_coll_match *match, coll_run *runs, size_t count, const matchin
     return err;
 }
 
-/* ---- Groups ---- */
+/* ---- Matching all groups ---- */
 
 /* Shortens a run (the collectives of one participant) to the part that ended before its first gap.
  * In a gap, events were lost, so the order of collectives after it is unknown. */

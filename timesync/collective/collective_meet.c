@@ -23,7 +23,7 @@
 /* A span is short if it exceeds the shortest one by at most SCATTERS * (largest scatter of a
  * participant's ends) + EXACT_NS. */
 #define SCATTERS 6
-#define EXACT_NS 2000 /* ns, see SCATTERS */
+#define EXACT_NS 2000 /* ns; the constant part of the rule above */
 /* one of this many collectives of a participant, or more, must have exactly one short span */
 #define SHARE 50
 /* minimum number of spans of one kind that a participant needs for a shortest span of that kind */
@@ -40,25 +40,27 @@
  * collectives that show that it meets the others (count_shown). */
 typedef struct {
     size_t first, n, shown;
-    /* number of its short spans; number of collectives in which it has the only short span */
+    /* number of the participant's short spans; number of collectives in which it has the only short
+     * span */
     size_t brief, alone;
-    /* ns; how much the ends of its spans vary relative to the ends of the base participant's
-     * spans */
+    /* how much the ends of its spans vary relative to the ends of the base participant's spans, in
+     * ns */
     double scatter;
 } taker;
 
 typedef struct {
     const mrd_coll_match *match;
     size_t from; /* index of the first collective of the group */
-    size_t n;    /* number of observations */
+    size_t n;    /* number of observations of the group */
     taker *takers;
     size_t n_takers, base;
     uint32_t *who;             /* per observation: index in `takers` of its participant */
-    const mrd_coll_obs **mine; /* the observations, sorted by participant, then time */
-    /* per observation: shortest span of this participant in this kind of collective; 0 if
+    const mrd_coll_obs **mine; /* the observations of the group, sorted by participant, then time */
+    /* for each observation: shortest span of this participant in this kind of collective; 0 if
      * unknown */
     int64_t *lengths;
-    /* per observation: true if its end has the usual distance from the base participant's end */
+    /* for each observation: true if its end has the usual distance from the base participant's
+     * end */
     bool *usual;
     mrd_coll_obs *series;
     int64_t *others;
@@ -111,7 +113,7 @@ typedef struct {
     mrd_map index;
     struct {
         mrd_dur_ns length;
-        size_t n; /* number of spans compared */
+        size_t n; /* number of spans that were compared */
     } * least;
     size_t n;
 } shortest;

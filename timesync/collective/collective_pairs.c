@@ -12,11 +12,12 @@
 #include "base/map.h"
 #include "base/num.h"
 
-#define OTHERS 64 /* maximum number of positions that are tried in each direction */
-#define TAKE   64 /* maximum number of intervals that are compared at one position */
+#define OTHERS 64 /* maximum number of other positions that are tried in each direction */
+/* maximum number of intervals between collectives that are compared at one position */
+#define TAKE 64
 /* maximum number of samples after a break that are compared with the line before it */
 #define BEHIND 16
-/* ns; two lines that meet within this distance show no step of the clock between them */
+/* two lines that meet within this distance (ns) show no step of the clock between them */
 #define SEAM_NS 2000
 /* each fitted line fits two ends exactly; beyond these, this many ends are needed as evidence */
 #define FREE 4
@@ -28,9 +29,9 @@ typedef struct {
     const coll_part *parts;
     size_t n;
     uint32_t process;
-    const double *at; /* ends of collectives in session time; NAN if unknown */
-    bool lasting;     /* matched by lasting numbers (mrd_coll_obs) */
-    bool restarting;  /* matched by numbers that may begin again */
+    const double *at; /* for each collective: its end in session time; NAN if unknown */
+    bool lasting;     /* the collectives are matched by lasting sequence numbers (mrd_coll_obs) */
+    bool restarting;  /* the collectives are matched by sequence numbers that may begin again */
 } series;
 
 static bool
@@ -236,10 +237,11 @@ mrd_coll_check_pairs(coll_solver *solver, size_t process, const double *at, mrd_
             v.lasting = v.lasting && lasts(solver->match, solver->parts[end].coll);
         v.n = end - i;
         v.restarting = by_number && !v.lasting;
-        /* A wrong match shows less in solver->v, because the process itself is part of it. */
+        /* solver->v would show a wrong match less clearly, because the process itself is part of
+         * it */
         if (v.restarting)
             v.at = at;
-        /* Numbers may be hashes, which have no order. */
+        /* Sorted by end, because sequence numbers may be hashes, which have no order. */
         qsort(&solver->parts[i], v.n, sizeof(*v.parts), order_by_end);
         err = check_series(solver, &v, trust, why);
     }
@@ -336,12 +338,12 @@ mrd_coll_find_evidence(coll_solver *solver, size_t process, const coll_sample *s
     if (find_change(solver, sample, all, &change) != MRD_OK)
         return MRD_NOMEM;
     off *= MRD_COLL_AS_WELL * exp(CHANCE / (double) (n - fitted));
-    /* Numbers are evidence too, even if they may begin again. */
+    /* Sequence numbers are evidence too, even if they may begin again. */
     *ret_belong = change > off + (by_number ? 0 : MRD_COLL_FINE_NS);
     return MRD_OK;
 }
 
-/* ---- Checks after a cut between segments ---- */
+/* ---- Checks after a break between segments ---- */
 
 /* Returns true if the first samples of a segment continue the previous line when each is matched
  * with the collective `by` positions later. */
@@ -377,7 +379,8 @@ mrd_coll_check_cut(const coll_solver *solver, size_t process, const double *at,
         double jump = lines[k].a + lines[k].b * t - lines[k - 1].a - lines[k - 1].b * t;
 
         if (fabs(jump) <= lines[k].residual + lines[k - 1].residual + SEAM_NS)
-            /* the lines meet here, so the clock's rate changed but the clock was not stepped */
+            /* no check, because the lines meet here: the clock's rate changed but the clock was not
+             * stepped */
             continue;
         for (ptrdiff_t by = -8; by <= 8; by++) {
             if (by != 0 && continues(solver, at, sample, &lines[k], &lines[k - 1], jump, by))

@@ -32,7 +32,7 @@ typedef struct {
 
 typedef struct {
     sequence common;
-    uint64_t *hash, *power; /* prefix hashes of the current run; powers of RADIX */
+    uint64_t *hash, *power; /* prefix hashes of the run that is being placed; powers of RADIX */
     const mrd_coll_options *options;
     mrd_dur_ns trust;
     bool leave_out;
