@@ -14,7 +14,7 @@ str_of(const char *p, size_t len)
     return (mrd_str){ .p = p, .len = len };
 }
 
-/* Parses "A<sep>B", two durations. */
+/* Parses two durations that are separated by `sep`, such as "A/B". */
 static mrd_err
 pair_of(mrd_str text, char sep, mrd_dur_ns *ret_a, mrd_dur_ns *ret_b)
 {
@@ -166,7 +166,8 @@ mrd_simclock_delta(const mrd_simclock *clock, int64_t raw_ns)
 
     delta += (mrd_dur_ns) ((__int128) age * clock->rate_ppt / PPT);
     if (clock->wander_period_ns > 0) {
-        /* Take the remainder in integers, because a double cannot represent times in ns exactly. */
+        /* The remainder is taken in integers, because a double cannot represent times in ns
+         * exactly. */
         double phase = (double) (age % clock->wander_period_ns) / (double) clock->wander_period_ns;
 
         delta += (mrd_dur_ns) lround((double) clock->wander_ns * sin(phase * 6.283185307179586));

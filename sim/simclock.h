@@ -35,13 +35,13 @@
 #define MRD_SIMCLOCK_STEPS 16
 
 typedef struct {
-    mrd_dur_ns by, after; /* size of the step, and its time after the epoch */
+    mrd_dur_ns by, after; /* size of the step in ns, and its time after the epoch */
 } mrd_simclock_step;
 
 typedef struct {
     mrd_local_ns epoch;
     mrd_dur_ns offset_ns;
-    int64_t rate_ppt; /* rate error in parts per 10^12 */
+    int64_t rate_ppt; /* rate error of the clock, in parts per 10^12 */
     mrd_dur_ns wander_ns, wander_period_ns;
     mrd_simclock_step steps[MRD_SIMCLOCK_STEPS], wall_steps[MRD_SIMCLOCK_STEPS];
     size_t step_count, wall_step_count;

@@ -110,8 +110,8 @@ line_doubt(const mrd_cross_point *point, size_t n, size_t i)
         mrd_dur_ns by = moved_between(sides[k][0], sides[k][1]), off;
 
         if (there == 0 || !steady(sides[k][0], sides[k][1]))
-            /* The readings on that side also include a slew, so they do not show the clock's usual
-             * rate. */
+            /* not compared, because the readings on that side include a slew and do not show the
+             * clock's usual rate */
             continue;
         off = mrd_sat_abs(moved - mrd_share(by, past, there));
         doubt = off > doubt ? off : doubt;
@@ -148,7 +148,7 @@ doubt_lines(mrd_cross_table *table)
                        doubt = line_doubt(point, n, i);
 
             point[i].doubt = point[i].doubt > doubt ? point[i].doubt : doubt;
-            /* the clock was not set forward here */
+            /* only if the other clock was set forward or slewed backward here */
             if (moved_between(&point[i], &point[i + 1]) <= past / PER_PPM)
                 doubt_beside(point, n, i, doubt);
             table->doubt = point[i].doubt > table->doubt ? point[i].doubt : table->doubt;
@@ -172,7 +172,7 @@ mrd_cross_table_order(mrd_cross_table *table)
         const mrd_cross_point *last = kept == 0 ? NULL : &table->v[kept - 1];
         mrd_dur_ns step = last == NULL ? 0 : step_between(last, &table->v[i]);
 
-        /* Skip readings that were sent twice, by two batches. Also skip readings of the same era
+        /* Skips readings that were sent twice, by two batches. Also skips readings of the same era
          * that go back in time. */
         if (last != NULL && (table->v[i].raw.ns == last->raw.ns ||
                              (step == 0 && !mrd_ev_after(table->v[i].other, last->other))))
@@ -255,12 +255,13 @@ in_era(const mrd_cross_table *table, size_t era, int64_t other, mrd_dur_ns *ret_
     return between(&point[lo - 1], &point[lo], other);
 }
 
-/* The result of converting a stamp by one era, and how likely the stamp belongs to that era. */
+/* The result of converting a stamp by the readings of one era, and how likely the stamp belongs to
+ * that era. */
 typedef struct {
     int64_t raw;
-    mrd_dur_ns outside; /* ns outside of the era's readings */
-    /* ns; distance of `raw` from the times at which the clock can have been in this era; 0 if it is
-     * inside */
+    mrd_dur_ns outside; /* distance of the stamp from the era's readings, in ns */
+    /* distance in ns of `raw` from the times at which the clock can have been in this era; 0 if it
+     * is inside */
     mrd_dur_ns missed;
     /* true if the agent received the stamp within MRD_CROSS_LATE, or at an unknown time */
     bool lately;
@@ -298,8 +299,8 @@ claim_of(const mrd_cross_table *table, size_t e, int64_t other, mrd_dur_ns off, 
     return c;
 }
 
-/* Returns true if the stamp belongs more likely to era a than to era b. Ties go to the later
- * era. */
+/* Returns true if the stamp belongs more likely to the era of `a` than to the era of `b`. If both
+ * are equal, the later era counts as more likely. */
 static bool
 better(const claim *a, const claim *b, bool known)
 {

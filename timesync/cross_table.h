@@ -49,7 +49,7 @@
 typedef struct {
     mrd_local_ns raw;
     mrd_ev_ns other;
-    mrd_dur_ns within; /* ns; the other clock was read within this distance of `raw` */
+    mrd_dur_ns within; /* the other clock was read within this distance of `raw`, in ns */
     /* possible error, in ns, of the straight line from this point to the next point of its era */
     mrd_dur_ns doubt;
 } mrd_cross_point;
@@ -62,15 +62,17 @@ typedef struct {
 
 /* A conversion table of one node. A zeroed table is empty. */
 typedef struct {
-    mrd_cross_point *v; /* owned; the readings, sorted by RAW time */
+    mrd_cross_point *v; /* the readings, sorted by RAW time; owned */
     size_t n, cap;
     mrd_cross_era
-        *eras; /* owned; not empty after mrd_cross_table_order(), unless the table has no points */
+        /* the eras; owned, and not empty after mrd_cross_table_order(), unless the table has no
+         * points */
+        *eras;
     size_t n_eras;
-    /* ns; the largest amount by which the clock was set, negative if backward; 0 if it was never
-     * set */
+    /* the largest amount by which the other clock was set, in ns; negative if backward, 0 if it was
+     * never set */
     mrd_dur_ns step;
-    mrd_dur_ns doubt; /* ns; largest possible error of a conversion between two readings */
+    mrd_dur_ns doubt; /* largest possible error of a conversion between two readings, in ns */
 } mrd_cross_table;
 
 typedef struct {
@@ -84,9 +86,9 @@ typedef struct {
  * times. */
 mrd_err mrd_cross_table_add(mrd_cross_table *table, mrd_local_ns raw, mrd_ev_ns other,
                             mrd_dur_ns bracket);
-/* Sorts the readings and finds the eras. Call it after the last mrd_cross_table_add() and before
- * the first mrd_cross_table_find(). */
-mrd_err mrd_cross_table_order(mrd_cross_table *table); /* error: NOMEM if out of memory */
+/* Sorts the readings and finds the eras. Must be called after the last mrd_cross_table_add() and
+ * before the first mrd_cross_table_find(). */
+mrd_err mrd_cross_table_order(mrd_cross_table *table); /* returns NOMEM if out of memory */
 /* Converts one stamp of the other clock. The table must not be empty. `by_raw` is the latest time
  * at which the agent received the stamp; INT64_MAX if unknown. `off` is the possible error of the
  * stamp itself in ns; INT64_MAX if unknown. It is not part of the returned doubt. A stamp may lie

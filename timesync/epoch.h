@@ -29,8 +29,9 @@
 typedef struct {
     mrd_local_ns raw;
     int64_t monotonic, boottime;
-    uint64_t boot_id;         /* boot of the node's system */
-    uint64_t session_boot_id; /* boot id of the aggregator's machine, from its handshake */
+    uint64_t boot_id; /* hash of the boot id of the node's system */
+    /* hash of the boot id of the aggregator's machine, from its handshake */
+    uint64_t session_boot_id;
     /* the hypervisor's VMClock disruption_marker, which changes when the VM is migrated */
     uint64_t vm_marker;
     bool has_vm_marker;
@@ -41,7 +42,7 @@ typedef struct {
     mrd_local_ns after, before; /* the break is between these two local times of the node */
     /* true if the oscillator kept its rate, and only an amount of time was lost */
     bool keep_rate;
-    mrd_dur_ns lost; /* ns for which the clock stood still; 0 means unknown */
+    mrd_dur_ns lost; /* for how many ns the clock stood still; 0 means unknown */
 } mrd_epoch_break;
 
 typedef struct {

@@ -16,7 +16,7 @@
 #include <stdbool.h>
 
 #define MRD_POLY_VERTICES 24   /* maximum number of vertices after each of the operations below */
-#define MRD_POLY_SLACK    0.01 /* ns; a clip keeps the half plane and this much more */
+#define MRD_POLY_SLACK    0.01 /* a clip keeps the half plane and this much more, in ns */
 
 typedef struct {
     double x, y;
@@ -24,7 +24,7 @@ typedef struct {
 
 typedef struct {
     int n;
-    /* with room for operations: adding a hexagon needs 6 more vertices, a clip 1 */
+    /* the vertices, with room for operations: adding a hexagon needs 6 more, a clip 1 */
     mrd_vertex c[MRD_POLY_VERTICES + 8];
 } mrd_poly;
 
@@ -33,7 +33,7 @@ typedef struct {
     double rate_lo, rate_hi; /* smallest and largest rate y, ppb */
 } mrd_poly_range;
 
-/* Makes the rectangle [x0, x1] x [y0, y1]. */
+/* Makes the set a rectangle [x0, x1] x [y0, y1]. */
 void mrd_poly_box(mrd_poly *poly, double x0, double x1, double y0, double y1);
 /* Keeps the part of the set with a*x + b*y <= c + slack (slack: MRD_POLY_SLACK). Returns false if
  * nothing remains. The set is then empty. */
@@ -50,7 +50,7 @@ bool mrd_poly_intersect(mrd_poly *poly, const mrd_poly *other);
 void mrd_poly_trim(mrd_poly *poly, int vertices);
 /* Returns the smallest and largest offset and rate of the set, which must not be empty. */
 mrd_poly_range mrd_poly_extent(const mrd_poly *poly);
-/* Returns true if the point (x, y) lies inside the set, or outside by at most tol along x. */
+/* Returns true if the point (x, y) lies inside the set, or outside by at most `tol` ns along x. */
 bool mrd_poly_holds(const mrd_poly *poly, double x, double y, double tol);
 
 #endif

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define RECENT_MAX 64  /* maximum number of bins younger than MRD_FOLLOW_LAG */
+#define RECENT_MAX 64  /* maximum number of bins that are younger than MRD_FOLLOW_LAG */
 #define WINDOW_MAX 160 /* maximum number of bins in the last minute */
 #define FIRST_BINS 3   /* minimum number of bins before the first live result */
 
@@ -33,10 +33,11 @@ struct mrd_follow {
     mrd_smooth smooth;
     mrd_cusum cusum;
     mrd_local_ns suspect_until;
-    uint64_t near; /* how many packets of mrd_bound_counts.near were handled already */
+    /* how many of the packets that mrd_bound_counts.near counts were handled already */
+    uint64_t near;
     mrd_align *live;
     double best_width, width;
-    /* ppb/s; the w in use now, and the largest bend of the estimate in this epoch */
+    /* the w in use now, and the largest bend of the estimate in this epoch, in ppb/s */
     double w, bend;
 
     bool running;
@@ -154,7 +155,7 @@ adapt_w(mrd_follow *follow, int64_t until)
 static void
 begin_epoch(mrd_follow *follow, const mrd_bound_bin *bin)
 {
-    /* Drop the old epoch's last bins. If a contradiction ended that epoch, they may lie after the
+    /* Drops the old epoch's last bins. If a contradiction ended that epoch, they may lie after the
      * break, where the table has a gap. If another cause ended it, mrd_follow_break() has handled
      * them already. */
     follow->recent_n = follow->window_n = 0;

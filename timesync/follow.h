@@ -34,19 +34,19 @@
 #define MRD_FOLLOW_WINDOW (60 * MRD_SEC)
 /* The live w is w_live until an epoch is this long. Then it is computed from the data. */
 #define MRD_FOLLOW_ADAPT (60 * MRD_SEC)
-/* with fewer bins than this in the window, w stays at w_live or above */
+/* with fewer bins than this in the last MRD_FOLLOW_WINDOW, w stays at w_live or above */
 #define MRD_FOLLOW_DENSE 30
-#define MRD_FOLLOW_W_MAX 5000.0 /* ppb/s: the largest w that is computed */
+#define MRD_FOLLOW_W_MAX 5000.0 /* the largest w that is computed, in ppb/s */
 /* In this first part of an epoch, live results have the quality "settling". */
 #define MRD_FOLLOW_SETTLING (30 * MRD_SEC)
 /* time for which a detected jump lowers the quality to "suspect" */
 #define MRD_FOLLOW_SUSPECT (30 * MRD_SEC)
 
 typedef struct {
-    /* ppb/s; assumed maximum change of the rate, for the live and the offline bound, and for the
+    /* assumed maximum change of the rate in ppb/s: for the live and the offline bound, and for the
      * offline and the live estimate */
     double w_live, w, w_estimate, w_estimate_live;
-    double rate_max; /* ppb: largest rate of the clock */
+    double rate_max; /* assumed largest rate of the clock, in ppb */
 } mrd_follow_options;
 
 extern const mrd_follow_options mrd_follow_defaults;
@@ -57,11 +57,11 @@ typedef struct {
     uint64_t checked; /* number of held-out packets that were compared with the result */
     /* number of checked packets that were received before they were sent, by the estimate */
     uint64_t reversed;
-    mrd_dur_ns reversed_max; /* ns; largest amount by which a packet was reversed */
+    mrd_dur_ns reversed_max; /* largest amount by which a packet was reversed, in ns */
     /* number of checked packets that are reversed even by the bound; must be 0 */
     uint64_t violations;
-    uint64_t jumps; /* number of alarms of the CUSUM test for jumps */
-    double w;       /* ppb/s: largest w that was used for an epoch */
+    uint64_t jumps; /* number of alarms that the CUSUM test gave for jumps */
+    double w;       /* largest w that was used for an epoch, in ppb/s */
 } mrd_follow_report;
 
 typedef struct mrd_follow mrd_follow;
@@ -90,14 +90,14 @@ void mrd_follow_width(const mrd_follow *follow, mrd_dur_ns *ret_now, mrd_dur_ns 
 typedef struct {
     const char *name; /* name of the clock, for messages and reports */
     uint64_t clock_id;
-    const mrd_probe *probes; /* the probes of the clock, in any order */
+    const mrd_probe *probes; /* the clock's probes, in any order */
     size_t n_probes;
     /* more inequalities, which come from absolute time (absolute.h), a device, or batches */
     const mrd_ineq *ineqs;
     size_t n_ineqs;
-    const mrd_epoch_break *breaks; /* the breaks of the clock, ascending by time */
+    const mrd_epoch_break *breaks; /* the breaks of the clock, in order of time */
     size_t n_breaks;
-    const mrd_follow_options *options; /* NULL means the values of mrd_follow_defaults */
+    const mrd_follow_options *options; /* options; NULL means the values of mrd_follow_defaults */
 } mrd_follow_input;
 
 /*

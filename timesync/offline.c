@@ -9,14 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- Collecting what the live filter accepts ---- */
+/* ---- Collecting the packets that the live filter accepts ---- */
 
 typedef struct {
     uint32_t epoch;
     mrd_epoch_cause cause;
     int64_t base;
-    size_t first, n; /* the epoch's bins are spans[first] to spans[first + n - 1] */
-    /* true if its packets agree only with a large w (assumed change of the rate); see
+    size_t first, n; /* the bins of the epoch are spans[first] to spans[first + n - 1] */
+    /* true if the epoch's packets agree only with a large w (assumed change of the rate); see
      * solve_epoch() */
     bool forced;
 } off_epoch;
@@ -139,7 +139,7 @@ estimate(const collect *c, const off_epoch *epoch, const mrd_follow_options *opt
 }
 
 #define W_ROUNDS 6
-/* ppb/s; with this w, the packets of a healthy oscillator do not contradict each other */
+/* with this w (ppb/s), the packets of a healthy oscillator do not contradict each other */
 #define W_STEADY 1000.0
 
 /* Returns the smallest w to try for an epoch. A few bins a minute do not show how the rate changes
@@ -224,7 +224,7 @@ mark_jumps(const work *k, size_t n, double h, uint8_t *quality, mrd_follow_repor
 
 /* a bound is suspect if its width is below this share of narrowest(), minus SQUEEZED_LESS */
 #define SQUEEZED      0.97
-#define SQUEEZED_LESS 100.0 /* ns; allows for the uncertainty of stamps */
+#define SQUEEZED_LESS 100.0 /* allows for the uncertainty of stamps, in ns */
 
 /*
  * Returns the smallest distance in ns between the upper and the lower inequality of any bin.
@@ -368,7 +368,7 @@ solve_epochs(collect *c, double collect_w, const mrd_follow_options *options, mr
     return err;
 }
 
-/* ---- Entry points ---- */
+/* ---- The functions of follow.h for finished sessions ---- */
 
 static int
 order_ineq(const void *a, const void *b)
@@ -387,7 +387,8 @@ typedef struct {
     mrd_follow_report report;
 } attempt;
 
-/* Finds the epochs with the given w and solves each of them. The caller frees ret->align. */
+/* Finds the epochs of the clock with the assumed change of rate w, and solves each of them. The
+ * caller frees ret->align. */
 static mrd_err
 try_w(const mrd_follow_input *in, double w, attempt *ret)
 {

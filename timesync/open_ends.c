@@ -61,7 +61,8 @@ end_behind(const mrd_epoch_break *breaks, size_t n, int64_t evidence)
     return end;
 }
 
-/* Returns a new bin at time `at` of segment `seg`, extrapolated from its bin `bin`. */
+/* Returns a new bin at the time `at` of segment `seg`, extrapolated from the segment's bin
+ * `bin`. */
 static mrd_align_bin
 carried(const mrd_align_segment *seg, const mrd_align_bin *bin, int64_t at)
 {

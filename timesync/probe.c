@@ -14,7 +14,7 @@
 /* An oscillator is off by at most 500 ppm, so it gains or loses at most 1 ns in this many ns. */
 #define XREAD_RATE_PART 2000
 
-/* ---- Time stamps ---- */
+/* ---- Time stamps of packets ---- */
 
 /* Returns the wall clock minus RAW in ns, at the middle of the two RAW readings. */
 static int64_t
@@ -38,13 +38,13 @@ mrd_stamp_bridge(const mrd_xread *before, const mrd_xread *after, int64_t wall,
         MRD_XREAD_CHANGE_MAX + mrd_sat_abs(after->raw1 - before->raw0) / XREAD_RATE_PART)
         return MRD_CLOCK;
     ret_raw->ns = wall - (d0 + change / 2);
-    /* Round halves up. Add 1, because the middles of the brackets above were rounded to
+    /* Rounds halves up. Adds 1, because the middles of the brackets above were rounded to
      * integers. */
     *ret_e = ((b0 > b1 ? b0 : b1) + 1) / 2 + ((change < 0 ? -change : change) + 1) / 2 + 1;
     return MRD_OK;
 }
 
-/* ---- One probe ---- */
+/* ---- One probe: joining its halves ---- */
 
 static bool
 same_id(mrd_probe_id a, mrd_probe_id b)
@@ -52,8 +52,8 @@ same_id(mrd_probe_id a, mrd_probe_id b)
     return a.agent == b.agent && a.agent_epoch == b.agent_epoch && a.k == b.k;
 }
 
-/* Returns true if the offset between a stamp of the node and one of the session is within
- * OFFSET_MAX, or if one of the two is missing. */
+/* Returns true if the offset between a time of the node and a session time is within OFFSET_MAX, or
+ * if one of the two is missing. */
 static bool
 offset_sane(int64_t node, int64_t session)
 {
@@ -150,7 +150,7 @@ mrd_probe_beside_held_out(mrd_probe_id id)
     return mrd_probe_held_out(id) || (id.k >= 2 && mrd_probe_held_out(before));
 }
 
-/* ---- Joining both halves ---- */
+/* ---- The joiner of the aggregator ---- */
 
 typedef struct {
     mrd_probe_served served;
@@ -190,8 +190,8 @@ mrd_joiner_free(mrd_joiner *joiner)
     free(joiner);
 }
 
-/* Returns true if `a` comes after `b`: it has another agent_epoch, or the same one and a later
- * k. */
+/* Returns true if the probe id `a` comes after `b`: it has another agent_epoch, or the same one and
+ * a later k. */
 static bool
 id_after(mrd_probe_id a, mrd_probe_id b)
 {

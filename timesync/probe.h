@@ -29,7 +29,7 @@
 
 #include <stdbool.h>
 
-/* ---- Time stamps ---- */
+/* ---- Time stamps of packets ---- */
 
 /* One reading of the wall clock with a bracket. The wall clock showed `wall` at some time between
  * raw0 and raw1. These were read from CLOCK_MONOTONIC_RAW before and after it. */
@@ -57,28 +57,31 @@ mrd_err mrd_stamp_bridge(const mrd_xread *before, const mrd_xread *after, int64_
 /* ---- One probe ---- */
 
 typedef struct {
-    uint64_t agent; /* agent id, unique in the session */
+    uint64_t agent; /* id of the agent, unique in the session */
     /* identifies one start of the agent's probing; k does not repeat under one agent_epoch */
     uint32_t agent_epoch;
     uint32_t k;
 } mrd_probe_id;
 
-/* The agent's half of a probe. */
+/* The half of a probe that the agent measures. */
 typedef struct {
     mrd_probe_id id;
-    /* CLOCK_MONOTONIC_RAW of the agent's node; a4 is 0 if no answer has arrived */
+    /* times of the request and the answer by CLOCK_MONOTONIC_RAW of the agent's node; a4 is 0 if no
+     * answer has arrived */
     int64_t a1, a4;
-    uint32_t e;               /* ns: uncertainty of a1 and a4 */
+    uint32_t e;               /* uncertainty of a1 and a4, in ns */
     uint8_t position;         /* position of this probe in its pair: 0 or 1 */
     uint8_t source1, source4; /* mrd_stamp_source of a1, and of a4 */
     bool again;               /* true if more than one answer arrived for this request */
 } mrd_probe_sent;
 
-/* The aggregator's half of a probe. */
+/* The half of a probe that the aggregator measures. */
 typedef struct {
     mrd_probe_id id;
-    int64_t r2, r3; /* session time; r3 is 0 until the kernel reports when the answer was sent */
-    uint32_t e;     /* ns: uncertainty of r2 and r3 */
+    /* session times of the request and the answer; r3 is 0 until the kernel reports when the answer
+     * was sent */
+    int64_t r2, r3;
+    uint32_t e; /* uncertainty of r2 and r3, in ns */
     uint8_t source2, source3;
     bool again; /* the request arrived more than once */
 } mrd_probe_served;
@@ -87,7 +90,7 @@ typedef struct {
 typedef struct {
     mrd_probe_id id;
     int64_t a1, a4, r2, r3;
-    uint32_t e; /* ns; sum of the uncertainties of the agent's and the aggregator's stamps */
+    uint32_t e; /* sum of the uncertainties of the agent's and the aggregator's stamps, in ns */
     uint8_t position;
     /* the worse of the two stamp sources of the request (up) and of the answer (down) */
     uint8_t source_up, source_down;
@@ -96,7 +99,8 @@ typedef struct {
     bool held_out; /* true if the probe only checks the alignment, and is not an input of it */
 } mrd_probe;
 
-/* One inequality. It limits the offset at local time t to at most v, or at least v. */
+/* One inequality for a clock's offset. It limits the offset at local time t to at most v, or at
+ * least v. */
 typedef struct {
     int64_t t, v;
     bool lower; /* true means offset(t) >= v, false means offset(t) <= v */
@@ -159,8 +163,8 @@ mrd_join_counts mrd_joiner_counts(const mrd_joiner *joiner);
 /* ---- The UDP packet: docs/reference/timesync.md section 3 ---- */
 
 #define MRD_PROBE_VERSION 1
-/* bytes; requests and answers have the same length, so that forged sender addresses gain no
- * amplification */
+/* Length of a packet in bytes. Requests and answers have the same length, so that forged sender
+ * addresses gain no amplification. */
 #define MRD_PROBE_PACKET_LEN 40
 #define MRD_PROBE_BEGIN_LEN  4
 #define MRD_PROBE_KEY_LEN    32

@@ -27,19 +27,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define MRD_SMOOTH_S0 150.0 /* ns; standard deviation of a measurement without excess (see above) */
-#define MRD_SMOOTH_W  50.0  /* ppb/s; assumed change of the rate, for the estimate only */
-/* ppb/s; assumed change of the rate for live estimates. It is larger, because a live estimate has
- * no later data and must follow a change soon. */
+/* standard deviation in ns of a measurement without excess (see above) */
+#define MRD_SMOOTH_S0 150.0
+#define MRD_SMOOTH_W  50.0 /* assumed change of the rate in ppb/s, for the estimate only */
+/* Assumed change of the rate for live estimates, in ppb/s. It is larger, because a live estimate
+ * has no later data and must follow a change soon. */
 #define MRD_SMOOTH_W_LIVE 100.0
 #define MRD_SMOOTH_ROUNDS 4
 
 typedef struct {
     int64_t t0;
-    /* ns at t0; least upper and greatest lower inequality; NAN if the bin has none of this
-     * direction */
+    /* least upper and greatest lower inequality of the offset at t0, in ns; NAN if the bin has none
+     * of this direction */
     double up, down;
-    mrd_poly_range range; /* bound of the offset, and of the rate */
+    mrd_poly_range range; /* bounds of the offset and of the rate in this bin */
 } mrd_smooth_bin;
 
 typedef struct {
@@ -49,7 +50,7 @@ typedef struct {
 /* State and covariance of the Kalman filter with two variables. It is public because callers store
  * arrays of it. */
 typedef struct {
-    double x, v; /* offset in ns, rate in ppb */
+    double x, v; /* estimated offset in ns and rate in ppb */
     double pxx, pxv, pvv;
 } mrd_kalman;
 
@@ -68,8 +69,8 @@ double mrd_smooth_half(const mrd_smooth_bin *bins, size_t n);
 
 typedef struct {
     mrd_kalman state;
-    int64_t t0;         /* local ns, middle of the last bin */
-    mrd_local_ns first; /* local ns, first bin of the epoch */
+    int64_t t0;         /* middle of the last bin, in local ns */
+    mrd_local_ns first; /* first bin of the epoch, in local ns */
     size_t bins;        /* number of bins in the epoch */
     double h;
     struct {
@@ -78,9 +79,10 @@ typedef struct {
     } widths[MRD_SMOOTH_MINUTE];
 } mrd_smooth;
 
-void mrd_smooth_start(mrd_smooth *smooth); /* starts a new epoch without using the old one */
+/* starts a new epoch, in which nothing of the old epoch is used */
+void mrd_smooth_start(mrd_smooth *smooth);
 void mrd_smooth_add(mrd_smooth *smooth, const mrd_smooth_bin *bin, double w);
-/* Returns the estimate at the last bin, clipped to its bound. */
+/* Returns the estimate at the last bin, limited to the bin's bound `range`. */
 mrd_estimate mrd_smooth_last(const mrd_smooth *smooth, const mrd_poly_range *range);
 
 /*

@@ -47,14 +47,15 @@ choose_instant(const mrd_link_clock *clocks, size_t n, mrd_timescale_link *to)
         from = end > from ? end : from;
         until = start < until ? start : until;
     }
-    if (until < from) /* imprecise extrapolations of two clocks can have the wrong order */
+    /* the order can be wrong, because the extrapolations of two clocks are imprecise */
+    if (until < from)
         until = from;
     to->at = (mrd_sess_ns){ from + (until - from) / 2 };
     to->gap_ns = until - from;
 }
 
-/* Returns the local time that maps to the old session time `at`. The iteration converges fast,
- * because the rates of the two clocks differ by at most 500 ppm. */
+/* Returns the local time of the clock that maps to the old session time `at`. The iteration
+ * converges fast, because the rates of the two clocks differ by at most 500 ppm. */
 static int64_t
 local_at(const sides *s, mrd_sess_ns at)
 {
@@ -85,7 +86,7 @@ word_of(const mrd_link_clock *clock, mrd_sess_ns at, int64_t base)
 
 typedef struct {
     double at;
-    int side; /* 1 where an interval begins, -1 where it ends */
+    int side; /* 1 at the beginning of an interval, -1 at its end */
 } edge;
 
 static int

@@ -32,11 +32,12 @@ typedef struct {
 } mrd_link_clock;
 
 typedef struct {
-    mrd_sess_ns at;      /* instant of the link, in old session time */
+    mrd_sess_ns at;      /* instant of the link, in session time of the old timeline */
     mrd_dur_ns ahead_ns; /* estimate of new session time minus old session time */
-    mrd_dur_ns lo, hi;   /* bound, relative to ahead_ns; lo <= 0 <= hi */
-    mrd_dur_ns gap_ns;   /* ns from the last packet before the gap to the first packet after it */
-    size_t clocks;       /* number of clocks whose intervals agree */
+    mrd_dur_ns lo, hi;   /* bound of the true value, relative to ahead_ns; lo <= 0 <= hi */
+    /* time from the last packet before the gap to the first packet after it, in ns */
+    mrd_dur_ns gap_ns;
+    size_t clocks; /* number of clocks whose intervals agree */
     /* number of clocks that contradict the others; must be 0 */
     size_t contradicting;
 } mrd_timescale_link;

@@ -43,17 +43,16 @@
 #define MRD_UNACCEPTED_TLS    ((size_t) 32 << 10) /* bytes with TLS (measured: 30 KiB) */
 /* bytes that a connection costs in its TLS handshake (measured: 54 KiB) */
 #define MRD_UNACCEPTED_HANDS ((size_t) 64 << 10)
-#define MRD_UNACCEPTED_BODY                                                                        \
 /* minimum bytes that a begun message costs; malloc maps only blocks of this size */
-((size_t) 64 << 10)
-#define MRD_UNACCEPTED_OLD MRD_SEC
+#define MRD_UNACCEPTED_BODY ((size_t) 64 << 10)
+#define MRD_UNACCEPTED_OLD  MRD_SEC
 /* When the budget is exceeded, a handshake that has waited for its peer for this time may be
  * closed. */
 #define MRD_UNACCEPTED_SHAKE (3 * MRD_SEC)
 /* default time limit of a TLS handshake, because the limit of NNG 1.5 does not work */
 #define MRD_UNACCEPTED_SHAKEN (30 * MRD_SEC)
 
-    typedef struct mrd_unaccepted mrd_unaccepted;
+typedef struct mrd_unaccepted mrd_unaccepted;
 
 /* Creates the memory budget of one server, and starts the thread that closes connections. `budget`
  * is in bytes; 0 means MRD_UNACCEPTED_BUDGET. `handshake` is the time limit of a handshake; 0 means

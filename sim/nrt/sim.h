@@ -23,18 +23,19 @@
 typedef struct nrt_model sim_model;
 
 typedef struct {
-    uint32_t idx;    /* index in the process, called vnc or nc_idx in the interface */
-    uint32_t global; /* index in the instance */
-    uint32_t lnc;    /* number of physical cores: 1 or 2 */
+    uint32_t idx;    /* index of the core in the process, called vnc or nc_idx in the interface */
+    uint32_t global; /* index of the core in the instance (machine) */
+    uint32_t lnc;    /* number of physical cores that form this core: 1 or 2 */
     pthread_mutex_t busy;
-    int64_t origin[2], rate_ppt[2]; /* device clock: dev = origin + raw * (1 + rate) + step */
+    /* the core's device clock: dev = origin + raw * (1 + rate) + step */
+    int64_t origin[2], rate_ppt[2];
     _Atomic int64_t step;
-    int64_t sync_cpu[2], sync_dev[2]; /* CPU and device time of the newest sync point */
-    uint64_t execs;                   /* number of executions that have begun */
+    int64_t sync_cpu[2], sync_dev[2]; /* CPU time and device time of the newest sync point */
+    uint64_t execs;                   /* number of executions that have begun on this core */
     sim_model *last;                  /* model that ran last; only to compare, it may be unloaded */
     uint32_t models;                  /* number of models loaded on this core */
     uint32_t g_id, g_count;           /* rank and size of the global communicator, or SIM_ANY */
-    _Atomic uint64_t bytes;           /* device memory in use */
+    _Atomic uint64_t bytes;           /* device memory that the core uses, in bytes */
 } sim_core;
 
 typedef enum { SIM_NEVER, SIM_OPEN, SIM_CLOSED } sim_phase;
@@ -46,7 +47,8 @@ typedef struct {
     const struct sim_instance *instance;
     uint32_t lnc, core_total, core_count, core_first;
     sim_core core[SIM_CORES_MAX];
-    _Atomic uint64_t hbm_bytes[SIM_CORES_MAX], hbm_tensors[SIM_CORES_MAX]; /* in use in each HBM */
+    /* bytes and tensors in each HBM (device memory) */
+    _Atomic uint64_t hbm_bytes[SIM_CORES_MAX], hbm_tensors[SIM_CORES_MAX];
     int64_t exec_timeout_ns;
     char instance_id[32], node[64], job[64];
     sim_model *models;
@@ -63,7 +65,7 @@ typedef struct sim_instance {
     const char *name;
     uint32_t family, size, devices, cores_per_device, default_lnc;
     const char *arch, *revision;
-    uint64_t hbm_bytes; /* bytes per logical core of the default size */
+    uint64_t hbm_bytes; /* bytes of device memory for each logical core of the default size */
 } sim_instance;
 
 /* Returns NRT_SUCCESS while the runtime is open, else NRT_UNINITIALIZED or NRT_CLOSED. */
@@ -76,18 +78,20 @@ NRT_STATUS sim_check(void);
     } while (0)
 
 int64_t sim_raw(void);         /* true time */
-int64_t sim_wall(int64_t raw); /* the node's wall clock at that true time */
+int64_t sim_wall(int64_t raw); /* returns the node's wall clock at that true time */
 uint64_t sim_dev(const sim_core *core, unsigned pcore, int64_t raw);
 void sim_sleep_until(int64_t raw);
 uint64_t sim_mix(uint64_t a, uint64_t b); /* returns a hash of both numbers */
 /* Returns `ns` scaled by SIMNRT_TIME_SCALE, and varied by SIMNRT_JITTER depending on `salt`. */
 int64_t sim_scaled(int64_t ns, uint64_t salt);
 uint64_t sim_thread_id(void);
-uint32_t sim_pcore(const sim_core *core, unsigned pcore); /* physical core inside its device */
+/* returns the index of the physical core in its device */
+uint32_t sim_pcore(const sim_core *core, unsigned pcore);
 uint32_t sim_device(const sim_core *core);
-uint32_t sim_hbm(const sim_core *core); /* number of the HBM in the instance */
-uint32_t sim_hbms(void);                /* number of HBMs of a device */
-void sim_hbm_add(sim_core *core, int64_t bytes, bool tensor); /* changes the bytes in use */
+uint32_t sim_hbm(const sim_core *core); /* returns the number of the core's HBM in the instance */
+uint32_t sim_hbms(void);                /* returns the number of HBMs of a device */
+/* changes the number of bytes in use in the core's HBM */
+void sim_hbm_add(sim_core *core, int64_t bytes, bool tensor);
 
 /* ---- models and tensors ---------------------------------------------------------------------- */
 
@@ -107,7 +111,7 @@ struct nrt_model {
     int64_t cc, tensor_frees, copyins;
     char *neff;
     size_t neff_size;
-    nrt_tensor_info_array_t *info; /* template that queries copy */
+    nrt_tensor_info_array_t *info; /* template of the tensor descriptions, which queries copy */
     bool profiled;                 /* inspect has profiled the model */
     unsigned inspected; /* number of the capture to which `profiled` and inspect_execs belong */
     uint64_t inspect_execs;
@@ -160,8 +164,8 @@ typedef struct {
     sim_type type;
     int phase;
     int64_t raw;       /* true time of the event */
-    uint64_t tracking; /* id that is the same at start and stop */
-    uint64_t seq;      /* nrta sequence number, 0 for none */
+    uint64_t tracking; /* id that connects the start event and the stop event of a span */
+    uint64_t seq;      /* sequence number of an asynchronous request (nrta), 0 for none */
     const sim_model *model;
     unsigned pcore;             /* of a hardware event: physical core whose clock is used */
     uint64_t arg[SIM_ARGS_MAX]; /* values in the order of the type's keys in sim_events.def */
@@ -229,20 +233,21 @@ typedef struct {
     uint64_t seq;
     int64_t arrive; /* true time at which the device of this participant arrives */
     const void *in;
-    void *out; /* for the data of all participants, `count * len` bytes */
+    void *out; /* buffer for the data of all participants, `count * len` bytes */
     uint32_t len;
 } sim_coll_op;
 /* Waits for all `count` participants. *ret_last is the latest `arrive`. Errors: NRT_TIMEOUT after
  * the execution timeout, NRT_EXEC_HW_ERR_COLLECTIVES if another participant timed out or exited,
  * NRT_NETWORK_PROXY_FAILURE if rank 0 is unreachable, NRT_INVALID if the rank is taken. */
 NRT_STATUS sim_coll_wait(const sim_coll_op *op, int64_t *ret_last);
-NRT_STATUS sim_coll_prepare(uint32_t rank); /* on rank 0, starts to serve other ranks */
+NRT_STATUS sim_coll_prepare(uint32_t rank); /* on rank 0, starts to serve the other ranks */
 void sim_coll_close(void);
 
-void sim_inspect_from_env(void); /* called by nrt_init */
+/* starts the captures that the environment requests; called by nrt_init */
+void sim_inspect_from_env(void);
 void sim_inspect_executed(sim_model *model, NRT_STATUS status);
 bool sim_inspect_device_on(void);
-void sim_profile_close(void); /* stops and dumps; called by nrt_close */
+void sim_profile_close(void); /* stops the captures and writes their files; called by nrt_close */
 void sim_async_close(void);
 void sim_debug_executed(sim_core *core, uint64_t exec_id);
 void sim_misc_close(void);

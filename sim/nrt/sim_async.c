@@ -36,7 +36,7 @@ typedef struct {
     sim_model *model;
     nrt_tensor_set_t *output;
     sim_async_move move;
-    /* collectives */
+    /* communicator, only for collectives */
     nrt_cc_context_t *cc;
 } request;
 
@@ -45,12 +45,12 @@ typedef struct {
     pthread_cond_t more, done;
     pthread_t thread;
     bool runs, stop;
-    uint32_t core, unit, id; /* id is the top 16 bits of the queue's sequence numbers */
+    uint32_t core, unit, id; /* the top 16 bits of the queue's sequence numbers are its id */
     request *ring;
     /* total numbers of requests that were scheduled (head) and that the worker has taken (tail) */
     uint64_t head, tail;
     uint64_t completed; /* sequence number of the last completed request */
-    int unit_fd;        /* -1 without a watcher */
+    int unit_fd;        /* descriptor that is signalled when a request completes; -1 means none */
     struct {
         uint64_t seq;
         int fd;
@@ -68,7 +68,7 @@ record_error(const request *req, NRT_STATUS status)
 {
     nrta_error_tracker_t *tracker = req->err.tracker;
 
-    if (req->err.status != NULL) /* store the status before the request is reported complete */
+    if (req->err.status != NULL) /* the status is stored before the request is reported complete */
         __atomic_store_n(req->err.status, status, __ATOMIC_RELEASE);
     if (tracker == NULL || status == NRT_SUCCESS)
         return;
@@ -177,10 +177,11 @@ signal_fd(int fd)
     uint64_t one = 1;
 
     if (fd >= 0 && write(fd, &one, sizeof(one)) < 0)
-        return; /* the watcher has closed the descriptor */
+        return; /* the watching program has closed the descriptor */
 }
 
-/* The caller holds q->lock. */
+/* Completes the request `seq`: reports it and removes its error entries. The caller holds
+ * q->lock. */
 static void
 complete(queue *q, uint64_t seq)
 {
@@ -336,7 +337,8 @@ void
 sim_async_forked(void)
 {
     pthread_mutex_init(&queues_lock, NULL);
-    memset(queues, 0, sizeof(queues)); /* the threads do not exist in the child */
+    /* cleared, because the worker threads do not exist in the child */
+    memset(queues, 0, sizeof(queues));
 }
 
 /* ---- shared by both interfaces -------------------------------------------------------------- */
@@ -422,7 +424,7 @@ sim_async_cc_schedule(nrt_cc_context_t **ctx, int queue_index, sim_async_err err
     req.cc = *ctx;
     status = schedule((*ctx)->core->idx, queue_index, &req, seq);
     if (status == NRT_SUCCESS)
-        *ctx = NULL; /* the worker frees it */
+        *ctx = NULL; /* the worker thread frees the context */
     return status;
 }
 
@@ -508,7 +510,8 @@ sim_async_handle(nrta_seq_t seq, int *fd)
     if (fd == NULL)
         return NRT_INVALID;
     handle = eventfd(0, EFD_CLOEXEC);
-    own = dup(handle); /* the caller may close its descriptor before the request completes */
+    /* duplicated, because the caller may close its descriptor before the request completes */
+    own = dup(handle);
     if (handle < 0 || own < 0)
         return NRT_RESOURCE;
     if ((status = watch(seq, own, true)) != NRT_SUCCESS) {

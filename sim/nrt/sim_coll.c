@@ -44,7 +44,7 @@ typedef struct {
 } ask;
 
 typedef struct {
-    uint32_t magic, status, same_boot, len; /* `len` is the sum of all payloads */
+    uint32_t magic, status, same_boot, len; /* `len` is the sum of the lengths of all payloads */
     int64_t last;
 } answer;
 
@@ -196,9 +196,9 @@ move_all(int fd, void *p, size_t len, bool in, int64_t deadline)
 /* ---- the root -------------------------------------------------------------------------------- */
 
 typedef struct {
-    int fd; /* -1 if the slot is free */
+    int fd; /* descriptor of the connection; -1 if the slot is free */
     ask ask;
-    size_t got; /* bytes received of ask and payload */
+    size_t got; /* number of bytes of ask and payload that were received */
     uint8_t *payload;
     bool waiting; /* true if the request is complete and not yet answered */
 } client;
@@ -325,7 +325,8 @@ client_read(client *peer)
     size_t want = sizeof(peer->ask) - peer->got;
     ssize_t n;
 
-    /* a waiting client sends nothing, so this is the end of the connection or invalid */
+    /* A client that waits for its answer sends nothing. So this is the end of the connection or
+     * invalid data. */
     if (peer->waiting)
         return false;
     if (peer->got >= sizeof(peer->ask)) {
@@ -361,7 +362,8 @@ accept_client(void)
         }
     if (fd >= 0)
         close(fd);
-    /* out of descriptors: poll() would return at once for the pending connection, so wait */
+    /* Out of descriptors: poll() would return at once for the pending connection, so wait a
+     * little. */
     else if (errno == EMFILE || errno == ENFILE)
         sim_sleep_until(sim_raw() + 5 * MRD_MS);
 }
@@ -488,13 +490,14 @@ sim_coll_prepare(uint32_t rank)
     return status;
 }
 
-/* ---- participants ---------------------------------------------------------------------------- */
+/* ---- participants: their connections to the root
+ * ---------------------------------------------- */
 
 typedef struct part {
     uint32_t rank, count;
     uint64_t key;
     int fd;
-    int64_t offset; /* namespace_offset */
+    int64_t offset; /* namespace_offset() of this participant */
     pid_t pid;      /* process that opened `fd`; the child of a fork must not use it */
     struct part *next;
 } part;
@@ -518,7 +521,8 @@ dial(int64_t deadline)
         }
         if (fd >= 0)
             close(fd);
-        sim_sleep_until(sim_raw() + 5 * MRD_MS); /* rank 0 may not have started yet */
+        /* tries again, because rank 0 may not have started yet */
+        sim_sleep_until(sim_raw() + 5 * MRD_MS);
     } while (sim_raw() < deadline);
     return -1;
 }
@@ -635,7 +639,7 @@ void
 sim_coll_forked(void)
 {
     pthread_mutex_init(&coll_lock, NULL);
-    parts = NULL; /* the connections belong to the parent */
+    parts = NULL; /* forgotten, because the connections belong to the parent process */
     memset(&root, 0, sizeof(root));
     root.listen_fd = root.stop_fd = -1;
 }

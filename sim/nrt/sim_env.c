@@ -32,7 +32,7 @@ typedef enum { INT, RATIO, TEXT, CHOICE } row_kind;
 typedef struct {
     const char *name;
     row_kind kind;
-    size_t at; /* offset in sim_settings */
+    size_t at; /* byte offset of the setting's member in sim_settings */
     const char *choices;
     double def, min, max;
     int64_t int_def, int_min, int_max;

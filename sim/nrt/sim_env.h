@@ -23,7 +23,8 @@ typedef struct {
 #define SIM_INT(name, field, def, min, max, help)   int64_t field;
 #define SIM_RATIO(name, field, def, min, max, help) double field;
 #define SIM_TEXT(name, field, def, help)            const char *field;
-#define SIM_CHOICE(name, field, choices, def, help) int field; /* index of the chosen word */
+/* index of the chosen word in `choices` */
+#define SIM_CHOICE(name, field, choices, def, help) int field;
 #include "sim_env.def"
 #undef SIM_INT
 #undef SIM_RATIO

@@ -12,7 +12,7 @@
 #define PRE_NS     (159 * MRD_US)
 #define POST_NS    (68 * MRD_US)
 #define SUBMIT_NS  (20 * MRD_US)
-#define BARRIER_NS (20 * MRD_US) /* transfer time after all have arrived */
+#define BARRIER_NS (20 * MRD_US) /* time for transfers after all participants have arrived */
 #define CC_NS      9500
 #define COPYIN_NS  3600
 #define FREE_NS    100
@@ -23,9 +23,10 @@ typedef struct {
     sim_model *model;
     sim_core *core;
     uint64_t exec_id, nth, seq; /* nth is the number of the execution on this core, from 1 */
-    int64_t switch_start;       /* 0 if the core keeps its model */
+    /* true time when the switch of models began; 0 if the core keeps its model */
+    int64_t switch_start;
     int64_t dev_start, dev_end, arrive, last, barrier_end;
-    double link; /* factor of the transfer */
+    double link; /* factor for the duration of transfers */
     bool collective;
 } run;
 
@@ -87,8 +88,8 @@ hw_span(const run *r, sim_type type, unsigned pcore, int64_t from, int64_t to, c
     emit_at(r, type, SIM_STOP, to, pcore, tracking, NULL, 0);
 }
 
-/* Waits until all participants have arrived. Stores the latest arrival in r->last, which is the
- * same true time for all of them. */
+/* Waits until all participants of the collective have arrived. Stores the latest arrival in
+ * r->last, which is the same true time for all of them. */
 static NRT_STATUS
 meet(run *r)
 {
@@ -207,7 +208,7 @@ hardware_events(run *r)
         for (unsigned p = 0; p < r->core->lnc; p++)
             sync_point(r, p);
     for (unsigned p = 0; p < r->core->lnc; p++) {
-        int64_t late = p * 2 * MRD_US; /* ns; the second core of a pair starts slightly later */
+        int64_t late = p * 2 * MRD_US; /* the second core of a pair starts slightly later, in ns */
 
         if (r->switch_start != 0)
             hw_span(r, SIM_EV_nc_model_switch, p, r->switch_start, r->dev_start, arg, 1);

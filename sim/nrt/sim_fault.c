@@ -101,7 +101,7 @@ sim_fault_parse(const char *text)
     NRT_STATUS status = copy == NULL ? NRT_RESOURCE : NRT_SUCCESS;
 
     for (size_t i = 0; i < FAULTS_MAX; i++) {
-        free(faults[i].file); /* left from an earlier nrt_init */
+        free(faults[i].file); /* frees the text that an earlier nrt_init left */
         faults[i].file = NULL;
     }
     fault_count = 0;

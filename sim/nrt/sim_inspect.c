@@ -43,9 +43,9 @@ static struct {
     pthread_mutex_t lock;
     bool on;
     struct nrt_inspect_config c;
-    char dir[DIR_MAX + 128]; /* directory of this process and capture */
+    char dir[DIR_MAX + 128]; /* directory of this process's current capture */
     uint64_t failures, execs[SIM_CORES_MAX];
-    unsigned number; /* number of captures so far */
+    unsigned number; /* number of captures that were begun */
 } ins = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 /* ---- files ----------------------------------------------------------------------------------- */
@@ -216,7 +216,7 @@ sim_inspect_executed(sim_model *model, NRT_STATUS status)
     pthread_mutex_unlock(&ins.lock);
 }
 
-/* The caller holds ins.lock. */
+/* Writes the files of the capture, as selected by `what`. The caller holds ins.lock. */
 static void
 dump(unsigned what)
 {
@@ -732,7 +732,7 @@ nrt_trace_stop(const char *filename)
     return write_file(filename, NULL, 0, "kind=nrt_trace\n");
 }
 
-/* ---- continuous ------------------------------------------------------------------------------ */
+/* ---- continuous profiles --------------------------------------------------------------------- */
 
 struct nrt_profile_continuous_options {
     char dir[DIR_MAX];

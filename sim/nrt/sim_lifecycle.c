@@ -95,7 +95,7 @@ claim_free(uint32_t total, uint32_t count, uint32_t *ret_first)
             *ret_first = first;
             return NRT_SUCCESS;
         }
-        if (claim_fd >= 0) { /* release the cores that were claimed before the failure */
+        if (claim_fd >= 0) { /* releases the cores that were claimed before the failure */
             struct flock lock = {
                 .l_type = F_UNLCK, .l_whence = SEEK_SET, .l_start = first, .l_len = got
             };
@@ -212,7 +212,8 @@ core_init(sim_core *core, uint32_t idx)
         uint64_t r = sim_mix(node + (uint64_t) sim.set.seed, core->global * core->lnc + p);
         double unit = (double) (sim_mix(r, 1) >> 11) / 9007199254740992.0;
 
-        core->origin[p] = (int64_t) (r >> 20); /* up to five hours */
+        /* the device clock begins up to five hours away from the host's clock */
+        core->origin[p] = (int64_t) (r >> 20);
         core->rate_ppt[p] = (int64_t) ((2.0 * unit - 1.0) * sim.set.device_ppm * 1e6);
     }
 }
@@ -330,7 +331,7 @@ nrt_init(nrt_framework_type_t framework, const char *fw_version, const char *fal
         return NRT_INVALID;
     pthread_mutex_lock(&sim.lock);
     if (sim.phase == SIM_OPEN)
-        status = NRT_SUCCESS; /* a second nrt_init has no effect */
+        status = NRT_SUCCESS; /* a second nrt_init has no effect and is no error */
     else if ((status = open_machine()) == NRT_SUCCESS) {
         if (!hooked)
             pthread_atfork(NULL, NULL, forked);

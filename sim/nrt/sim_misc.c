@@ -24,7 +24,7 @@
 
 #define COMMS_MAX    16
 #define REQUESTS_MAX 64
-#define PORTION      32768u /* bytes of one datagram */
+#define PORTION      32768u /* maximum bytes of one datagram */
 
 struct nrt_async_sendrecv_comm {
     uint32_t magic;
@@ -301,7 +301,7 @@ nrt_async_sendrecv_flush(int lnc)
 #define STREAM_MAX 1024
 
 static struct {
-    int fd; /* an eventfd in semaphore mode, which counts the unread events */
+    int fd; /* an eventfd in semaphore mode, which counts the events that were not read yet */
     uint64_t exec[STREAM_MAX];
     size_t head, tail;
     bool open;
@@ -460,7 +460,7 @@ nrt_get_dmabuf_fd(uint64_t va, uint64_t size, int *fd)
     (void) va;
     if (size == 0 || fd == NULL)
         return NRT_INVALID;
-    return NRT_FAILURE; /* there is no device memory to share */
+    return NRT_FAILURE; /* fails, because there is no device memory to share */
 }
 
 NRT_STATUS
@@ -470,7 +470,8 @@ nrt_get_hbm_mmap_va(int device_id, int hbm_idx, void **addr, size_t *size)
     if (device_id < 0 || (uint32_t) device_id >= sim.instance->devices || hbm_idx < 0 ||
         addr == NULL || size == NULL)
         return NRT_INVALID;
-    return NRT_INVALID_HANDLE; /* documented for "no more regions to map" */
+    /* the status that the documentation names for "no more regions to map" */
+    return NRT_INVALID_HANDLE;
 }
 
 NRT_STATUS
@@ -488,6 +489,6 @@ nrt_set_pool_eng_ucode(const nrt_ucode_info *info)
 {
     if (info == NULL)
         return NRT_INVALID;
-    /* allowed only before nrt_init */
+    /* succeeds only before nrt_init */
     return sim_check() == NRT_SUCCESS ? NRT_FAILURE : NRT_SUCCESS;
 }

@@ -363,7 +363,7 @@ nrt_unload(nrt_model_t *model)
     core->models--;
     sim_hbm_add(core, -(int64_t) model->neff_size, false);
     pthread_mutex_unlock(&sim.lock);
-    pthread_mutex_lock(&core->busy); /* wait for the end of a running execution */
+    pthread_mutex_lock(&core->busy); /* waits for the end of a running execution */
     if (core->last == model)
         core->last = NULL;
     pthread_mutex_unlock(&core->busy);

@@ -364,7 +364,7 @@ nrt_tensor_get_device_allocation_info(const nrt_tensor_t *tensor,
     if ((status = sim_tensor_check(tensor)) != NRT_SUCCESS)
         return status;
     if (tensor->storage == NULL || tensor->storage->core == NULL)
-        return NRT_INVALID; /* the tensor is not on a device */
+        return NRT_INVALID; /* fails, because the tensor is not on a device */
     info->physical_address = (uint64_t) (uintptr_t) (tensor->storage->bytes + tensor->offset);
     info->size = tensor->storage->size;
     info->hbm_index = (int) (tensor->storage->core->global / 2 % 4);
@@ -400,7 +400,7 @@ nrt_tensor_reset_output_completion(nrt_tensor_t *tensor)
     return status;
 }
 
-/* ---- sets ------------------------------------------------------------------------------------ */
+/* ---- sets of tensors ------------------------------------------------------------------------- */
 
 typedef struct {
     char name[NRT_TENSOR_NAME_MAX];

@@ -14,7 +14,7 @@
  * names */
 #define NAMES_MAX 4096u
 
-/* ---- types and their keys -------------------------------------------------------------------- */
+/* ---- event types and the keys of their data -------------------------------------------------- */
 
 static const struct {
     const char *name;
@@ -51,7 +51,7 @@ compile_keys(const char *text, key_list *list)
         size_t name_len = len - 1;
 
         k->kind = *text;
-        if (k->kind == 's') { /* s:A/B:name */
+        if (k->kind == 's') { /* the key is one of a list of texts, in the form s:A/B:name */
             const char *last = text + len;
 
             while (last[-1] != ':')
@@ -92,7 +92,7 @@ sim_type_is_hardware(sim_type type)
     return types[type].hardware;
 }
 
-/* ---- rings ----------------------------------------------------------------------------------- */
+/* ---- rings of events ------------------------------------------------------------------------- */
 
 typedef struct {
     uint64_t id, local_id, tracking, thread, seq;
@@ -106,7 +106,7 @@ typedef struct {
 
 typedef struct {
     pthread_mutex_t lock;
-    event *slot; /* NULL if this core has no ring */
+    event *slot; /* the events of the ring; NULL if this core has no ring */
     uint64_t size, head, tail;
     uint64_t emitted[SIM_EV_COUNT], overwritten[SIM_EV_COUNT], fetched[SIM_EV_COUNT];
 } ring;
@@ -119,7 +119,8 @@ static int held; /* users that have started the trace, as SIM_TRACE_ bits */
 static _Atomic bool active;
 static sim_trace_config config;
 static _Atomic uint64_t event_next, tracking_next, local_next[SIM_CORES_MAX];
-static char model_names[NAMES_MAX][64]; /* entries are never changed, so readers need no lock */
+/* names of models; entries are never changed, so readers need no lock */
+static char model_names[NAMES_MAX][64];
 static _Atomic uint32_t model_name_count;
 
 uint64_t
@@ -265,7 +266,7 @@ sim_span(sim_core *core, sim_type type, const sim_model *model, int64_t from, in
     sim_emit(&args);
 }
 
-/* ---- start and stop -------------------------------------------------------------------------- */
+/* ---- starting and stopping the trace --------------------------------------------------------- */
 
 void
 sim_trace_defaults(sim_trace_config *c)
@@ -420,7 +421,7 @@ nrt_sys_trace_stop(void)
     return sim_trace_release(SIM_TRACE_API);
 }
 
-/* ---- configuration --------------------------------------------------------------------------- */
+/* ---- configuration of the trace -------------------------------------------------------------- */
 
 NRT_STATUS
 nrt_sys_trace_config_allocate(nrt_sys_trace_config_t **options)
@@ -532,7 +533,7 @@ nrt_sys_trace_free_event_types(const char **names, size_t count)
     free(names);
 }
 
-/* ---- fetch ----------------------------------------------------------------------------------- */
+/* ---- fetching events as JSON ----------------------------------------------------------------- */
 
 struct nrt_sys_trace_fetch_options {
     uint64_t max_events, nc; /* UINT64_MAX for all */
@@ -781,7 +782,7 @@ nrt_sys_trace_fetch_events(char **buffer, size_t *written,
         (options->nc != UINT64_MAX && options->nc >= sim.core_count))
         return NRT_INVALID;
     if (!atomic_load(&active))
-        return NRT_FAILURE; /* no trace was started */
+        return NRT_FAILURE; /* fails, because no trace was started */
     fault =
         sim_fault_hit(SIM_FAULT_FETCH_ERROR, SIM_ANY, SIM_ANY, atomic_fetch_add(&fetches, 1) + 1);
     if (fault != NULL)

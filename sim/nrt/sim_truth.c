@@ -76,7 +76,7 @@ void
 sim_truth_forked(void)
 {
     pthread_mutex_init(&truth_lock, NULL);
-    /* do not close the file, because that would write the parent's buffered lines twice */
+    /* not closed, because that would write the parent's buffered lines twice */
     truth = NULL;
 }
 

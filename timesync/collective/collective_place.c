@@ -38,12 +38,14 @@ typedef struct {
     bool leave_out;
 } placing;
 
-/* The result of trying a run at several positions of the common sequence. */
+/* The result of trying to place a run (one participant's collectives) at several positions of the
+ * common sequence. */
 typedef struct {
-    ptrdiff_t at;    /* the position whose intervals agree best */
-    size_t n;        /* number of collectives that the run and the common sequence share at `at` */
-    double scatter;  /* ns; scatter of the ends at `at`; INFINITY if the run fits at no position */
-    ptrdiff_t other; /* another position that fits as well */
+    ptrdiff_t at; /* the position at which the intervals between collectives agree best */
+    size_t n;     /* number of collectives that the run and the common sequence share at `at` */
+    /* scatter of the ends of collectives at `at`, in ns; INFINITY if the run fits at no position */
+    double scatter;
+    ptrdiff_t other; /* another position at which the run fits as well */
     bool ambiguous;  /* true if `other` is set */
     /* number of positions that are excluded only because the unaligned clocks disagree there */
     size_t untrusted;
@@ -175,7 +177,7 @@ find_fit(const placing *placer, const coll_run *run, size_t common)
     return f;
 }
 
-/* ---- Reasons for messages ---- */
+/* ---- Messages: why a run has no position ---- */
 
 static mrd_err
 refuse_kinds(const placing *placer, const coll_run *run, mrd_why *why)
@@ -231,7 +233,7 @@ refuse(const placing *placer, const coll_run *run, const fit *f, mrd_why *why)
     return refuse_kinds(placer, run, why);
 }
 
-/* ---- Placing runs ---- */
+/* ---- Finding the positions of runs ---- */
 
 /* Finds the position of a run in the common sequence. Without leave_out, the shorter of both must
  * lie completely inside the longer one, and the kinds of collectives must allow only one
@@ -316,7 +318,7 @@ place_around(placing *placer, coll_run *runs, size_t count, size_t base, mrd_why
     return placed;
 }
 
-/* Stores in `reasons`, by process, why a run has no position. */
+/* Stores in `reasons`, for the process of each run without a position, why the run has none. */
 static mrd_err
 note_reasons(const placing *placer, coll_run *runs, size_t n, char **reasons)
 {
@@ -364,7 +366,7 @@ placing_free(placing *placer)
     free(placer->power);
 }
 
-/* Returns the index of the longest run that is not in `tried`. */
+/* Returns the index of the longest run that is not in the list `tried`. */
 static size_t
 next_base(const coll_run *runs, size_t n, const size_t *tried, size_t n_tried)
 {

@@ -8,9 +8,9 @@
  * scatter. */
 #define SEGMENT_MIN 6
 #define DEPTH_MAX   6 /* maximum depth of nested cuts: at most 64 segments */
-/* a cut is used if it reduces the sum of residuals to at most this share */
+/* a cut of a line is used if it reduces the sum of residuals to at most this share */
 #define GAIN    0.5
-#define FINE_NS 2000 /* ns; a line with smaller residuals is not cut */
+#define FINE_NS 2000 /* a line with smaller residuals (ns) is not cut */
 /* Samples next to a cut are removed if their residual exceeds ODD * (median residual) + FINE_NS,
  * because they may belong to the other side of the cut. */
 #define ODD 6
@@ -58,8 +58,8 @@ sums_add(sums *s, double x, double y, double sign)
     s->yy += sign * y * y;
 }
 
-/* Returns the sum of squared residuals of the least-squares line through the samples summed in
- * `s`. */
+/* Returns the sum of squared residuals of the least-squares line through the samples that are
+ * summed in `s`. */
 static double
 sums_rest(const sums *s)
 {
@@ -100,8 +100,8 @@ best_cut(const cutter *c, const coll_line *line)
     return best;
 }
 
-/* Splits `line` recursively if this reduces the residuals enough (GAIN). Appends the resulting
- * segments, and returns the sum of their residuals. */
+/* Splits the samples of `line` recursively into segments if this reduces the residuals enough
+ * (GAIN). Appends the resulting segments, and returns the sum of their residuals. */
 static double
 cut(cutter *c, const coll_line *line, int depth)
 {
