@@ -113,10 +113,9 @@ mrd_balance_around(mrd_balance *balance, const mrd_workers *who, const mrd_event
     }
 }
 
-/* Finds the number of the training step to which a span belongs. Returns false if the span has no
- * step. */
-static bool
-find_step(const mrd_balance *balance, uint32_t worker, const mrd_event *ev, uint64_t *ret_step)
+bool
+mrd_balance_step(const mrd_balance *balance, uint32_t worker, const mrd_event *ev,
+                 uint64_t *ret_step)
 {
     const account *a = &balance->accounts[worker];
 
@@ -167,7 +166,7 @@ mrd_balance_add(mrd_balance *balance, uint32_t worker, const mrd_event *ev)
     account *a = &balance->accounts[worker];
     mrd_ev_ns begin = mrd_ev_max(ev->ts, a->end), end = mrd_event_end(ev);
     uint64_t ns = mrd_ev_before(begin, end) ? (uint64_t) mrd_ev_diff(end, begin) : 0, step;
-    bool has_step = find_step(balance, worker, ev, &step);
+    bool has_step = mrd_balance_step(balance, worker, ev, &step);
     mrd_map_key keys[2] = { { 0, part_of(balance, ev), 0 }, { 1, step, 0 } };
     mrd_err err = MRD_OK;
 

@@ -55,6 +55,9 @@ void mrd_balance_around(mrd_balance *balance, const mrd_workers *who, const mrd_
 /* Adds a span in which this worker computes. Spans come in order of their begins. Time that several
  * spans of a worker cover counts once. Errors: NOMEM. */
 mrd_err mrd_balance_add(mrd_balance *balance, uint32_t worker, const mrd_event *ev);
+/* Stores the number of the step in which this worker's span lies. Returns false if it is unknown. */
+bool mrd_balance_step(const mrd_balance *balance, uint32_t worker, const mrd_event *ev,
+                      uint64_t *ret_step);
 /* Compares the workers and stores the result in *ret. With fewer than two steps, no worker counts
  * as computing more than the others. Errors: NOMEM. */
 mrd_err mrd_balance_judge(mrd_balance *balance, mrd_imbalance *ret);

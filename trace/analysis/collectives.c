@@ -544,3 +544,14 @@ mrd_collectives_text(const void *collectives, uint64_t hash)
 
     return i == MRD_MAP_NONE ? NULL : c->texts[i];
 }
+
+uint64_t
+mrd_cc_bus_bytes(mrd_cc_traffic traffic, uint64_t bytes, uint32_t n)
+{
+    uint64_t part = bytes / n * (n - 1) + bytes % n * (n - 1) / n;
+
+    return traffic == MRD_CC_TRAFFIC_ONE     ? bytes
+           : traffic == MRD_CC_TRAFFIC_PARTS ? part
+           : traffic == MRD_CC_TRAFFIC_TWICE ? 2 * part
+                                             : 0;
+}

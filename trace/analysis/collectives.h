@@ -116,5 +116,7 @@ bool mrd_collectives_named(mrd_collectives *collectives, mrd_sid name);
  * host name an all-to-all, and none names a single message. Looks at the names of the catalog once.
  * */
 bool mrd_collectives_all_to_all(const mrd_catalog *cat);
+/* Returns how many bytes each of n members sends over its links in this operation. */
+uint64_t mrd_cc_bus_bytes(mrd_cc_traffic traffic, uint64_t bytes, uint32_t n);
 
 #endif

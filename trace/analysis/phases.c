@@ -86,10 +86,16 @@ remove_numbers(char *form)
     memcpy(to, "_", 2);
 }
 
-static mrd_kernel_class
-phase_of_form(char *form)
+void
+mrd_phase_form(mrd_str name, char *form, size_t size)
 {
+    (void) mrd_kernel_name_form(name, form, size);
     remove_numbers(form);
+}
+
+static mrd_kernel_class
+phase_of_form(const char *form)
+{
     for (size_t i = 0; i < MRD_COUNT(phases); i++) {
         size_t len = strlen(phases[i].begin);
 
@@ -113,12 +119,12 @@ phase_of(mrd_str name)
     const char *bracket = memchr(name.p, '(', name.len);
     size_t end = bracket == NULL ? name.len : (size_t) (bracket - name.p), from = end;
 
-    (void) mrd_kernel_name_form(name, form, sizeof(form));
+    mrd_phase_form(name, form, sizeof(form));
     if ((class = phase_of_form(form)) != MRD_CLASS_UNKNOWN)
         return class;
     while (from > 0 && strchr("./:", name.p[from - 1]) == NULL)
         from--;
-    (void) mrd_kernel_name_form((mrd_str){ name.p + from, end - from }, form, sizeof(form));
+    mrd_phase_form((mrd_str){ name.p + from, end - from }, form, sizeof(form));
     return from == 0 ? MRD_CLASS_UNKNOWN : phase_of_form(form);
 }
 

@@ -19,6 +19,9 @@
 /* Returns the class of a phase with this name or category; UNKNOWN if it is no phase. The rules may
  * be NULL. */
 mrd_kernel_class mrd_phase_class(const mrd_kernel_rules *rules, mrd_str name);
+/* Writes the common form of a name (trace/analysis/kernel_names.h) without numbers and the counted
+ * words before them into `form`, cut to size - 1 bytes. "Forward mb 3" becomes "_forward_". */
+void mrd_phase_form(mrd_str name, char *form, size_t size);
 /* Returns true if the profile contains a phase of computation. If the profile contains calls of the
  * host, as PyTorch's profiler records them, only names that match a user's rule count as such a
  * phase. */

@@ -64,7 +64,8 @@ struct mrd_report {
     mrd_credible *credible;
     mrd_ev_ns end;        /* end of the recording, if known */
     mrd_balance *balance; /* comparison of the workers' program phases (trace/analysis/balance.h) */
-    bool *waits;          /* indexed by worker: the worker is in a collective that did not end */
+    mrd_what_if *what_if;
+    bool *waits; /* indexed by worker: the worker is in a collective that did not end */
     mrd_report_totals totals;
     /* messages: SendRecv kernels may be single messages instead of all-to-alls */
     bool any, messages;
@@ -131,9 +132,10 @@ workers_make(mrd_report *r, const mrd_sink_env *env)
     r->path = mrd_step_path_new(r->who, account_of, r);
     r->step_end = (mrd_ev_ns){ INT64_MAX };
     r->balance = mrd_balance_new(r->cat, r->n_all, env->first, env->last);
-    return r->all != NULL && r->waits != NULL && r->balance != NULL && r->proof != NULL &&
-           r->lateness != NULL && r->host != NULL && r->steady != NULL && r->kernels != NULL &&
-           r->path != NULL;
+    r->what_if = mrd_what_if_new(r->cat, r->who);
+    return r->all != NULL && r->waits != NULL && r->balance != NULL && r->what_if != NULL &&
+           r->proof != NULL && r->lateness != NULL && r->host != NULL && r->steady != NULL &&
+           r->kernels != NULL && r->path != NULL;
 }
 
 /* ---- Time of a worker ---- */
@@ -326,18 +328,6 @@ judge_claims(mrd_report *r)
     }
 }
 
-/* Returns how many bytes each of n members sends over its links in this operation. */
-static uint64_t
-bus_bytes(mrd_cc_traffic traffic, uint64_t bytes, uint32_t n)
-{
-    uint64_t part = bytes / n * (n - 1) + bytes % n * (n - 1) / n;
-
-    return traffic == MRD_CC_TRAFFIC_ONE     ? bytes
-           : traffic == MRD_CC_TRAFFIC_PARTS ? part
-           : traffic == MRD_CC_TRAFFIC_TWICE ? 2 * part
-                                             : 0;
-}
-
 static void
 add_bytes(mrd_report_collective *row, const mrd_gathered *c, uint64_t latency)
 {
@@ -345,7 +335,7 @@ add_bytes(mrd_report_collective *row, const mrd_gathered *c, uint64_t latency)
         return;
     row->sized++;
     row->bytes += c->bytes;
-    row->bus_bytes += bus_bytes(c->traffic, c->bytes, c->members);
+    row->bus_bytes += mrd_cc_bus_bytes(c->traffic, c->bytes, c->members);
     row->sized_ns += latency;
 }
 
@@ -573,6 +563,8 @@ mrd_report_add(mrd_report *r, const mrd_event *ev)
                              : kind == MRD_WORK_WORKER && work.device ? MRD_ENDED_DEVICE
                                                                       : MRD_ENDED_ANY,
                              ev);
+    if (mrd_workers_are_phases(r->who) && mrd_what_if_add(r->what_if, r->balance, ev) != MRD_OK)
+        r->err = MRD_NOMEM;
     if (kind == MRD_WORK_WORKER)
         return add_to_worker(r, &work, ev, number);
     if (mrd_workers_are_phases(r->who))
@@ -649,6 +641,7 @@ mrd_report_free(mrd_report *r)
     mrd_host_work_free(r->host);
     mrd_steady_free(r->steady);
     mrd_balance_free(r->balance);
+    mrd_what_if_free(r->what_if);
     mrd_standstill_free(r->standstill);
     mrd_stuck_free(r->stuck);
     mrd_credible_free(r->credible);
@@ -705,6 +698,7 @@ drop_empty(mrd_report *r)
     for (size_t i = 0; i < MRD_REPORT_ABSENTS; i++)
         r->totals.absence.worker[i] = place[r->totals.absence.worker[i]];
     r->totals.imbalance.worker = place[r->totals.imbalance.worker];
+    r->totals.slowdown.worker = place[r->totals.slowdown.worker];
     mrd_step_path_renumber(r->path, place);
     err = mrd_kernels_finish(r->kernels, place);
     free(place);
@@ -770,6 +764,7 @@ mrd_report_finish(mrd_report *r)
     if ((err = judge_steady(r)) != MRD_OK ||
         (err = mrd_step_path_changes(r->path, &r->totals.step_changes)) != MRD_OK ||
         (err = mrd_balance_judge(r->balance, &r->totals.imbalance)) != MRD_OK ||
+        (err = mrd_what_if_judge(r->what_if, &r->totals.slowdown)) != MRD_OK ||
         (err = mrd_host_work_finish(r->host)) != MRD_OK ||
         (err = mrd_stuck_finish(r->stuck)) != MRD_OK)
         return err;

@@ -60,6 +60,7 @@
 #include "trace/analysis/judge/proof.h"
 #include "trace/analysis/judge/step_path.h"
 #include "trace/analysis/judge/stuck.h"
+#include "trace/analysis/judge/what_if.h"
 #include "trace/analysis/kernels.h"
 #include "trace/analysis/queue_depth.h"
 #include "trace/analysis/series/steady.h"
@@ -197,6 +198,7 @@ typedef struct {
     mrd_onset_result late_since, step_changes;
     /* the comparison of workers by program phases; `workers` is 0 in traces with devices */
     mrd_imbalance imbalance;
+    mrd_slowdown slowdown; /* by stragglers; `steps` is 0 in traces with devices */
 } mrd_report_totals;
 
 typedef struct mrd_report mrd_report;

@@ -44,6 +44,7 @@ void mrd_report_text_impossible(const mrd_report_text *text, mrd_buf *to);
 void mrd_report_text_all(mrd_report_text *sink);
 
 /* Write one section each. A section without contents is left out. */
+void mrd_report_text_what_if(mrd_report_text *text);
 void mrd_report_text_open(mrd_report_text *text);
 void mrd_report_text_exposed(mrd_report_text *text);
 void mrd_report_text_bandwidth(mrd_report_text *text);

@@ -348,6 +348,39 @@ put_verdict(mrd_jw *jw, const mrd_report *report)
     mrd_jw_close(jw, '}');
 }
 
+/* Writes how long steps would be without stragglers; null if this is unknown. */
+static void
+put_what_if(mrd_jw *jw, const mrd_slowdown *slowdown)
+{
+    bool has_stage = slowdown->has_shares && slowdown->last_stage != MRD_NONE;
+
+    MRD_JW_KEY(jw, "what_if");
+    if (slowdown->steps == 0) {
+        mrd_jw_null(jw);
+        return;
+    }
+    mrd_jw_open(jw, '{');
+    MRD_JW_PUT(jw, "steps", u64, slowdown->steps);
+    MRD_JW_PUT(jw, "step_ns", u64, (uint64_t) slowdown->step_ns);
+    MRD_JW_PUT(jw, "ideal_step_ns", u64, (uint64_t) slowdown->ideal_ns);
+    MRD_JW_PUT(jw, "slowdown", double, slowdown->step_ns / slowdown->ideal_ns);
+    mrd_jw_put_i64_or_null(jw, MRD_STR("worker"),
+                           slowdown->has_shares ? (int64_t) slowdown->worker : MRD_NONE);
+    MRD_JW_PUT(jw, "slowest", u64, slowdown->slowest);
+    MRD_JW_KEY(jw, "slowest_share");
+    if (slowdown->has_shares)
+        mrd_jw_double(jw, slowdown->slowest_share);
+    else
+        mrd_jw_null(jw);
+    mrd_jw_put_i64_or_null(jw, MRD_STR("last_stage"), slowdown->last_stage);
+    MRD_JW_KEY(jw, "last_stage_share");
+    if (has_stage)
+        mrd_jw_double(jw, slowdown->last_stage_share);
+    else
+        mrd_jw_null(jw);
+    mrd_jw_close(jw, '}');
+}
+
 /* Writes what the dumps of a flight recorder show; null without dumps. */
 static void
 put_stuck(mrd_jw *jw, const mrd_report *report)
@@ -595,6 +628,7 @@ put_all(mrd_jw *jw, const mrd_report_sink *sink)
     MRD_JW_PUT(jw, "report", open, '{');
     put_verdict(jw, sink->report);
     put_stuck(jw, sink->report);
+    put_what_if(jw, &mrd_report_totals_of(sink->report)->slowdown);
     put_bounds(jw, sink->report);
     put_impossible(jw, sink->env->catalog, sink->report);
     put_totals(jw, mrd_report_totals_of(sink->report));
