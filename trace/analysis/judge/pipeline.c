@@ -61,8 +61,8 @@ typedef struct {
     uint32_t *starts; /* first operation of each stage and kind, in the order of `ops` */
     uint32_t *leader; /* first member of the group of each operation */
     uint32_t *order;  /* operations of one stage and two kinds, by begin; NO_OP ends the list */
-    /* for each kind of message, number of messages to a partner on each stage, and who they are */
-    uint32_t *sent, *n_sent;
+    uint32_t *sent;   /* messages that have a partner, from the first of their stage and kind on */
+    uint32_t *n_sent; /* number of these messages, indexed by row of `messages`, then stage */
     edge *edges;
     size_t n_edges, cap_edges;
     mrd_err err;
@@ -127,8 +127,7 @@ put_in_order(builder *b, uint32_t stage, mrd_pipe_kind one, mrd_pipe_kind other)
              k = first_of(b, stage, other), k_end = k + count_of(b, stage, other), n = 0;
 
     while (i < i_end || k < k_end)
-        b->order[n++] =
-            k == k_end || (i < i_end && begin_of(b, i) <= begin_of(b, k)) ? i++ : k++;
+        b->order[n++] = k == k_end || (i < i_end && begin_of(b, i) <= begin_of(b, k)) ? i++ : k++;
     return n;
 }
 
@@ -175,8 +174,8 @@ is_idle_message(const builder *b, uint32_t stage, size_t m, uint32_t op)
     return n == 0 || end_of(b, op) < first_end - SLACK_NS;
 }
 
-/* Connects the messages of one kind with the computations of their stage. Notes those that have a
- * partner. The first and last model chunk have none: their neighbour would be outside the model. */
+/* Connects the messages of one kind with the computations of their stage. Puts messages
+ * with a partner into `sent`. A message that would leave the model has no partner. */
 static void
 add_messages(builder *b, uint32_t stage, size_t m)
 {
@@ -232,8 +231,8 @@ join_messages(builder *b)
         for (uint32_t stage = 0; stage < b->stages && messages[m].is_send; stage++) {
             uint32_t peer = (stage + b->stages + (uint32_t) messages[m].to) % b->stages;
 
-            join(b, b->sent + first_of(b, stage, messages[m].kind), b->n_sent[m * b->stages + stage],
-                 b->sent + first_of(b, peer, messages[m].partner),
+            join(b, b->sent + first_of(b, stage, messages[m].kind),
+                 b->n_sent[m * b->stages + stage], b->sent + first_of(b, peer, messages[m].partner),
                  b->n_sent[(m + 1) * b->stages + peer]);
         }
     }
@@ -328,8 +327,8 @@ join_stages(builder *b)
 
 /* ---- Order ---- */
 
-/* Sorts the dependencies by `op`, or by `after`. Stores the other side of each, and where those of
- * each operation end. */
+/* Sorts the dependencies by `op` or by `after`. Stores the other operation of each dependency, and
+ * the index after the last dependency of each operation. */
 static mrd_err
 sort_edges(const builder *b, bool by_after, uint32_t **ret_others, uint32_t **ret_ends)
 {

@@ -42,10 +42,10 @@ typedef enum {
     MRD_PIPE_BACKWARD_RECV,
     MRD_PIPE_EMBEDDING, /* sum of the gradients of the first and the last stage's embedding */
     /* Kinds from here on wait for all replicas of a stage, too. */
-    MRD_PIPE_PARAMS,    /* gathering of parameters */
-    MRD_PIPE_GRADS,     /* sum of gradients */
-    MRD_PIPE_SEPARATE,  /* sum of the remaining gradients, if GRADS overlap with computation */
-    MRD_PIPE_CLIP,      /* clipping of gradients, which waits for all stages */
+    MRD_PIPE_PARAMS,   /* gathering of parameters */
+    MRD_PIPE_GRADS,    /* sum of gradients */
+    MRD_PIPE_SEPARATE, /* sum of the remaining gradients, if GRADS overlap with computation */
+    MRD_PIPE_CLIP,     /* clipping of gradients, which waits for all stages */
     MRD_PIPE_KINDS
 } mrd_pipe_kind;
 

@@ -10,7 +10,7 @@
 /* Times that end this much before the last begin in their group come from a wrong clock. */
 #define WRONG_NS (-10000000)
 /* Number of operations that all replays together compute, about a second of work. */
-#define REPLAYED 268435456u
+#define REPLAYED 134217728u
 
 typedef struct {
     mrd_pipe_op op;
@@ -21,7 +21,7 @@ typedef struct {
 struct mrd_what_if {
     const mrd_catalog *cat;
     const mrd_workers *who;
-    uint8_t *kinds; /* indexed by name: mrd_pipe_kind + 1; 0 if the name was not seen */
+    uint8_t *kinds; /* mrd_pipe_kind + 1 of each name, 0 if the name was not seen */
     size_t n_kinds;
     mrd_sid chunk_keys[2];
     record *records;
@@ -34,8 +34,8 @@ typedef struct {
     size_t steps, ops;     /* number of operations on one worker of each stage */
     uint32_t stages, replicas;
     mrd_pipeline pipeline;
-    double *own;   /* own time of each record in ns */
-    double *end;   /* end of each operation of a step, by replica and operation */
+    double *own;    /* own time of each record in ns */
+    double *end;    /* end of each operation of a step, by replica and operation */
     bool *is_ideal; /* indexed by place: the worker's operations take their ideal time */
     double ideal[MRD_PIPE_KINDS];
 } replay;
@@ -91,6 +91,7 @@ mrd_what_if_add(mrd_what_if *what_if, const mrd_balance *balance, const mrd_even
     uint64_t step;
 
     if (kind == MRD_PIPE_KINDS || worker == MRD_NO_WORKER || what_if->n == MRD_WHAT_IF_OPS ||
+        ev->ts.ns < -MRD_TIME_MAX || mrd_event_end(ev).ns > MRD_TIME_MAX ||
         !mrd_balance_step(balance, worker, ev, &step))
         return MRD_OK;
     for (size_t i = 0; i < 2; i++) {
@@ -303,7 +304,7 @@ replay_group(replay *r, size_t base, const uint32_t *members, size_t n, uint32_t
             const mrd_pipe_op *op = &r->records[base + at].op;
 
             r->end[at] = begin + (r->is_ideal[op->stage * r->replicas + k] ? r->ideal[op->kind]
-                                                                          : r->own[base + at]);
+                                                                           : r->own[base + at]);
         }
     }
 }
@@ -334,8 +335,8 @@ replay_all(replay *r)
     return sum / (double) r->steps;
 }
 
-/* Replays with ideal times (or, if `own`, with own times) at all places but those of one stage, or
- * of one replica. UINT32_MAX means no stage or replica. */
+/* Replays with own times for the workers of one stage and of one replica, and with ideal times for
+ * the others. `own` exchanges the two. UINT32_MAX means no stage or no replica. */
 static double
 replay_but(replay *r, bool own, uint32_t stage, uint32_t replica)
 {
@@ -357,8 +358,7 @@ recorded_ns(const replay *r)
         for (const record *at = r->records + step * width; at < r->records + (step + 1) * width;
              at++) {
             first = at->op.begin.ns < first ? at->op.begin.ns : first;
-            last =
-                at->op.begin.ns + at->op.dur_ns > last ? at->op.begin.ns + at->op.dur_ns : last;
+            last = at->op.begin.ns + at->op.dur_ns > last ? at->op.begin.ns + at->op.dur_ns : last;
         }
         sum += (double) (last - first);
     }

@@ -14,16 +14,17 @@
  * Replay   begins each operation when its dependencies have ended, and gives it its own or its
  *          ideal time. The time between operations counts as nothing.
  * Share    the part of the slowdown that goes if only these operations take their ideal time. It
- *          can be below 0 or above 1, because the ideal slows those that are faster than the mean.
+ *          can be below 0 or above 1, because the ideal time slows fast operations.
  * Slowest  the 3 % of workers, at least one, with the highest scores. The score of a worker is the
  *          smaller of two slowdowns: if only its replica has its own times, and if only its stage.
- * Says     nothing if the dependencies are unknown, if fewer than two workers or complete steps are
- *          recorded, or if the replay with own times misses the recorded steps by more than
- *          MRD_WHAT_IF_ERROR. Shares need a slowdown of MRD_WHAT_IF_LEAST.
+ * Unknown  the slowdown is unknown if the dependencies are, or with fewer than two workers or
+ *          complete steps. It is also unknown if the replay with own times misses the recorded
+ *          steps by more than MRD_WHAT_IF_ERROR. Shares need a slowdown of MRD_WHAT_IF_LEAST.
  * Source   S, M_W and M_S of the OSDI'25 paper "Understanding Stragglers in Large Model Training
  *          Using What-if Analysis".
  *
- * Memory   MRD_WHAT_IF_OPS operations. Later steps are not replayed.
+ * Memory   MRD_WHAT_IF_OPS operations. Later steps are not replayed. Jobs with many workers replay
+ *          fewer steps, so that all replays take at most about a second.
  * Threads  belongs to one thread.
  */
 #ifndef MRD_TRACE_WHAT_IF_H
@@ -38,12 +39,12 @@
 typedef struct mrd_what_if mrd_what_if;
 
 typedef struct {
-    size_t steps;     /* number of steps that were replayed; 0 if nothing is said */
-    double step_ns;   /* mean length of a step, with own times */
-    double ideal_ns;  /* ... with ideal times */
-    bool has_shares;  /* the members below are known */
-    uint32_t worker;  /* the slowest worker */
-    size_t slowest;   /* number of slowest workers */
+    size_t steps;    /* number of replayed steps; 0 if the slowdown is unknown */
+    double step_ns;  /* mean length of a step, with own times */
+    double ideal_ns; /* ... with ideal times */
+    bool has_shares; /* the members below are known */
+    uint32_t worker; /* the slowest worker */
+    size_t slowest;  /* number of slowest workers */
     double slowest_share;
     int64_t last_stage; /* number of the last stage; MRD_NONE if there is only one */
     double last_stage_share;

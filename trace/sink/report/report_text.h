@@ -36,6 +36,8 @@ void mrd_report_text_note(mrd_buf *to, const char *text);
  * largest part first. mrd_report_text_verdict names the late worker. */
 void mrd_report_text_bound(const mrd_report_text *text, mrd_buf *to);
 void mrd_report_text_verdict(const mrd_report_text *text, mrd_buf *to);
+/* Writes how long steps would be without stragglers. Writes nothing if this is unknown. */
+void mrd_report_text_what_if(const mrd_report_text *text, mrd_buf *to);
 /* Says which data for a verdict is missing. Writes nothing if the profile has all of it. */
 void mrd_report_text_coverage(const mrd_report_text *text, mrd_buf *to);
 /* Appends a sentence for each kind of impossible record (trace/analysis/judge/credible.h). */
@@ -44,7 +46,6 @@ void mrd_report_text_impossible(const mrd_report_text *text, mrd_buf *to);
 void mrd_report_text_all(mrd_report_text *sink);
 
 /* Write one section each. A section without contents is left out. */
-void mrd_report_text_what_if(mrd_report_text *text);
 void mrd_report_text_open(mrd_report_text *text);
 void mrd_report_text_exposed(mrd_report_text *text);
 void mrd_report_text_bandwidth(mrd_report_text *text);

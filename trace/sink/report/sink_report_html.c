@@ -182,6 +182,13 @@ put_answer(html_sink *sink)
     put_buf(&sink->page, &words);
     mrd_buf_text(&sink->page, "</p>");
     words = (mrd_buf){ 0 };
+    mrd_report_text_what_if(&sink->text, &words);
+    if (words.len > 0) {
+        mrd_buf_text(&sink->page, "<p>What if: ");
+        put_buf(&sink->page, &words);
+        mrd_buf_text(&sink->page, "</p>");
+    }
+    words = (mrd_buf){ 0 };
     mrd_report_text_coverage(&sink->text, &words);
     if (words.len > 0) {
         mrd_buf_text(&sink->page, "<p class=\"quiet\">");

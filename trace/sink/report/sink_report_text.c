@@ -70,7 +70,11 @@ put_title(report_sink *sink)
     mrd_report_text_verdict(sink, &words);
     mrd_report_text_wrapped(&sink->text, "Verdict", (mrd_str){ (const char *) words.p, words.len });
     words.len = 0; /* clears the buffer for the next text */
-    mrd_report_text_what_if(sink);
+    mrd_report_text_what_if(sink, &words);
+    if (words.len > 0)
+        mrd_report_text_wrapped(&sink->text, "What if",
+                                (mrd_str){ (const char *) words.p, words.len });
+    words.len = 0; /* clears the buffer for the next text */
     mrd_report_text_coverage(sink, &words);
     if (words.len > 0)
         mrd_report_text_wrapped(&sink->text, "Coverage",
