@@ -148,7 +148,7 @@ doubt_lines(mrd_cross_table *table)
                        doubt = line_doubt(point, n, i);
 
             point[i].doubt = point[i].doubt > doubt ? point[i].doubt : doubt;
-            /* only if the other clock was set forward or slewed backward here */
+            /* the other clock did not move forward here by more than an oscillator can */
             if (moved_between(&point[i], &point[i + 1]) <= past / PER_PPM)
                 doubt_beside(point, n, i, doubt);
             table->doubt = point[i].doubt > table->doubt ? point[i].doubt : table->doubt;

@@ -37,7 +37,7 @@ typedef struct {
     mrd_dur_ns lo, hi;   /* bound of the true value, relative to ahead_ns; lo <= 0 <= hi */
     /* time from the last packet before the gap to the first packet after it, in ns */
     mrd_dur_ns gap_ns;
-    size_t clocks; /* number of clocks whose intervals agree */
+    size_t clocks; /* number of clocks with intervals that agree */
     /* number of clocks that contradict the others; must be 0 */
     size_t contradicting;
 } mrd_timescale_link;

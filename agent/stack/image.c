@@ -201,7 +201,7 @@ read_maps(mrd_space *space)
     if (memory >= 0)
         close(memory);
     err = read_mounts(space, "mountinfo", &m);
-    /* also reads the mounts of process 1, because a container sees only some of the node's mounts */
+    /* also reads the mounts of process 1, because a container sees only some of them */
     if (err == MRD_OK)
         err = read_mounts(space, "../1/mountinfo", &m);
     if (err == MRD_OK)

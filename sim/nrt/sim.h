@@ -27,8 +27,7 @@ typedef struct {
     uint32_t global; /* index of the core in the instance (machine) */
     uint32_t lnc;    /* number of physical cores that form this core: 1 or 2 */
     pthread_mutex_t busy;
-    /* the core's device clock: dev = origin + raw * (1 + rate) + step */
-    int64_t origin[2], rate_ppt[2];
+    int64_t origin[2], rate_ppt[2]; /* device clock: dev = origin + raw * (1 + rate) + step */
     _Atomic int64_t step;
     int64_t sync_cpu[2], sync_dev[2]; /* CPU time and device time of the newest sync point */
     uint64_t execs;                   /* number of executions that have begun on this core */
@@ -47,8 +46,7 @@ typedef struct {
     const struct sim_instance *instance;
     uint32_t lnc, core_total, core_count, core_first;
     sim_core core[SIM_CORES_MAX];
-    /* bytes and tensors in each HBM (device memory) */
-    _Atomic uint64_t hbm_bytes[SIM_CORES_MAX], hbm_tensors[SIM_CORES_MAX];
+    _Atomic uint64_t hbm_bytes[SIM_CORES_MAX], hbm_tensors[SIM_CORES_MAX]; /* in use in each HBM */
     int64_t exec_timeout_ns;
     char instance_id[32], node[64], job[64];
     sim_model *models;
@@ -85,13 +83,11 @@ uint64_t sim_mix(uint64_t a, uint64_t b); /* returns a hash of both numbers */
 /* Returns `ns` scaled by SIMNRT_TIME_SCALE, and varied by SIMNRT_JITTER depending on `salt`. */
 int64_t sim_scaled(int64_t ns, uint64_t salt);
 uint64_t sim_thread_id(void);
-/* returns the index of the physical core in its device */
-uint32_t sim_pcore(const sim_core *core, unsigned pcore);
+uint32_t sim_pcore(const sim_core *core, unsigned pcore); /* physical core inside its device */
 uint32_t sim_device(const sim_core *core);
 uint32_t sim_hbm(const sim_core *core); /* returns the number of the core's HBM in the instance */
 uint32_t sim_hbms(void);                /* returns the number of HBMs of a device */
-/* changes the number of bytes in use in the core's HBM */
-void sim_hbm_add(sim_core *core, int64_t bytes, bool tensor);
+void sim_hbm_add(sim_core *core, int64_t bytes, bool tensor); /* changes the bytes in use */
 
 /* ---- models and tensors ---------------------------------------------------------------------- */
 
@@ -243,8 +239,7 @@ NRT_STATUS sim_coll_wait(const sim_coll_op *op, int64_t *ret_last);
 NRT_STATUS sim_coll_prepare(uint32_t rank); /* on rank 0, starts to serve the other ranks */
 void sim_coll_close(void);
 
-/* starts the captures that the environment requests; called by nrt_init */
-void sim_inspect_from_env(void);
+void sim_inspect_from_env(void); /* starts captures; called by nrt_init */
 void sim_inspect_executed(sim_model *model, NRT_STATUS status);
 bool sim_inspect_device_on(void);
 void sim_profile_close(void); /* stops the captures and writes their files; called by nrt_close */

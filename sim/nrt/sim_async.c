@@ -180,8 +180,8 @@ signal_fd(int fd)
         return; /* the watching program has closed the descriptor */
 }
 
-/* Completes the request `seq`: reports it and removes its error entries. The caller holds
- * q->lock. */
+/* Marks the requests up to `seq` as complete, and signals everyone that waits for them. The caller
+ * holds q->lock. */
 static void
 complete(queue *q, uint64_t seq)
 {

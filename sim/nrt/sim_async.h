@@ -48,7 +48,7 @@ NRT_STATUS sim_async_cc_schedule(nrt_cc_context_t **ctx, int queue, sim_async_er
 NRT_STATUS sim_async_is_completed(nrta_seq_t seq, bool *is_completed);
 NRT_STATUS sim_async_get_sequence(uint32_t lnc, sim_async_unit unit, int queue, nrta_seq_t *seq);
 NRT_STATUS sim_async_handle(nrta_seq_t seq, int *fd);
-NRT_STATUS sim_async_watch(nrta_seq_t seq, int fd); /* -1 or another negative fd ends the watch */
+NRT_STATUS sim_async_watch(nrta_seq_t seq, int fd); /* a negative fd ends the watch */
 NRT_STATUS sim_async_watch_unit(uint32_t lnc, sim_async_unit unit, int queue, int fd);
 NRT_STATUS sim_async_tracker_create(uint32_t lnc, nrta_error_tracker_t **tracker);
 void sim_async_tracker_destroy(nrta_error_tracker_t *tracker);

@@ -212,7 +212,7 @@ core_init(sim_core *core, uint32_t idx)
         uint64_t r = sim_mix(node + (uint64_t) sim.set.seed, core->global * core->lnc + p);
         double unit = (double) (sim_mix(r, 1) >> 11) / 9007199254740992.0;
 
-        /* the device clock begins up to five hours away from the host's clock */
+        /* ns; the device clock is up to five hours ahead of true time */
         core->origin[p] = (int64_t) (r >> 20);
         core->rate_ppt[p] = (int64_t) ((2.0 * unit - 1.0) * sim.set.device_ppm * 1e6);
     }
