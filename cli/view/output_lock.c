@@ -9,15 +9,17 @@
 
 #include "base/sys/out.h"
 
-/* Returns true if the locked descriptor `fd` still refers to the directory `dir`. The previous
+/* Returns AGAIN if the locked descriptor `fd` does not refer to the directory `dir`. The previous
  * holder may have removed the directory before the lock was acquired. */
-static bool
-is_still(int fd, const char *dir)
+static mrd_err
+check_still(int fd, const char *dir, mrd_why *why)
 {
     struct stat held, there;
 
-    return fstat(fd, &held) == 0 && stat(dir, &there) == 0 && held.st_dev == there.st_dev &&
-           held.st_ino == there.st_ino;
+    if (fstat(fd, &held) != 0 || stat(dir, &there) != 0)
+        return errno == ENOENT ? MRD_AGAIN
+                               : mrd_why_set(why, MRD_IO, errno, "cannot read folder '%s'", dir);
+    return held.st_dev == there.st_dev && held.st_ino == there.st_ino ? MRD_OK : MRD_AGAIN;
 }
 
 static mrd_err
@@ -41,8 +43,8 @@ try_lock(const char *dir, bool *made, int *ret_fd, mrd_why *why)
                           "another command writes into '%s' now: wait until it is done, or write "
                           "elsewhere with -o DIR",
                           dir);
-    else if (!is_still(fd, dir))
-        err = MRD_AGAIN;
+    else
+        err = check_still(fd, dir, why);
     if (err != MRD_OK)
         close(fd);
     else
