@@ -74,6 +74,7 @@ typedef struct mrd_sink_env {
     /* Directory for a format with several files; `out` then receives the manifest. NULL means that
      * `out` receives an archive of the files. */
     const char *dir;
+    mrd_why *why; /* receives the reason if event() fails, where the sink knows one; may be NULL */
 } mrd_sink_env;
 
 /* Name of the file in an output directory that is written last and lists the other files. */

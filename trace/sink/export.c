@@ -28,6 +28,7 @@ typedef struct {
     size_t n;
     /* the sink that returned an error; NULL if none did */
     const export_sink *failed;
+    mrd_why why; /* reason of a failed event, if the sink states one */
     /* merges executions on two physical cores; NULL if the profile has none, or no sink wants them
      * merged */
     mrd_exec_pairs *pairs;
@@ -110,6 +111,11 @@ export_read_ones(export_sinks *all, const mrd_event *const *events, size_t n)
 static mrd_err
 export_failed(const export_sinks *all, mrd_err err, mrd_why *why)
 {
+    if (all->why.err != MRD_OK) {
+        if (why != NULL)
+            *why = all->why;
+        return err;
+    }
     return mrd_why_set(why, err, 0, "writing %s: %s",
                        all->failed == NULL ? "outputs" : all->failed->ops->name, mrd_err_text(err));
 }
@@ -164,6 +170,30 @@ export_pairs(export_sinks *all, const mrd_export_job *job, mrd_why *why)
     return MRD_OK;
 }
 
+/* Closes the sinks with one file, or those with a folder. Closing gives the files of a folder their
+ * final names, so folders come after all other outputs are complete. Returns the first failure. */
+static mrd_err
+export_close(const export_sinks *all, bool folders, mrd_err err, mrd_why *why)
+{
+    for (size_t i = 0; i < all->n && all->v != NULL; i++) {
+        export_sink *sink = &all->v[i];
+
+        if (sink->ops == NULL || sink->ops->folder != folders)
+            continue;
+        if (sink->open) {
+            mrd_err closed = sink->ops->close(sink->state, err == MRD_OK ? why : NULL);
+
+            err = err == MRD_OK ? closed : err;
+        }
+        free(sink->state);
+        if (err == MRD_OK) {
+            mrd_out_seal(sink->env.out);
+            err = mrd_out_err(sink->env.out);
+        }
+    }
+    return err;
+}
+
 mrd_err
 mrd_export_run(mrd_source *source, const mrd_export_job *job, mrd_export_result *ret_result,
                mrd_why *why)
@@ -183,6 +213,7 @@ mrd_export_run(mrd_source *source, const mrd_export_job *job, mrd_export_result 
     uint64_t passed = 0, points = 0;
     mrd_err err = MRD_OK;
 
+    env.why = &all.why;
     if (sinks == NULL)
         err = mrd_why_set(why, MRD_NOMEM, 0, "outputs");
     if (err == MRD_OK && filter != NULL && !mrd_filter_is_all(filter)) {
@@ -205,14 +236,8 @@ mrd_export_run(mrd_source *source, const mrd_export_job *job, mrd_export_result 
     result.arrows = points;
     if (wanted != NULL)
         wanted->close(wanted);
-    for (size_t i = 0; i < n_targets && sinks != NULL; i++) {
-        if (sinks[i].open) {
-            mrd_err closed = sinks[i].ops->close(sinks[i].state, err == MRD_OK ? why : NULL);
-
-            err = err == MRD_OK ? closed : err;
-        }
-        free(sinks[i].state);
-    }
+    err = export_close(&all, false, err, why);
+    err = export_close(&all, true, err, why);
     mrd_exec_pairs_free(all.pairs);
     /* After a failure, all outputs are discarded. mrd_out_commit also discards an output that has
      * failed, and it returns that output's error. */

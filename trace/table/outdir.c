@@ -11,9 +11,10 @@
 #define TAR_BLOCK 512u
 
 struct mrd_outdir {
-    char *dir;           /* path of the directory; NULL for an archive */
-    mrd_out *tar;        /* output of the archive, borrowed; NULL for a directory */
-    const mrd_out *like; /* the files are made as durable (fsync) as this output */
+    char *dir;    /* path of the directory; NULL for an archive */
+    mrd_out *tar; /* output of the archive, borrowed; NULL for a directory */
+    /* The output of the manifest, borrowed. The files are as durable (fsync) as this output. */
+    mrd_out *like;
     /* paths of the files that were written, so that they can be removed after a failure */
     mrd_strlist written;
 };
@@ -37,8 +38,8 @@ folder_new(mrd_outdir **ret_folder, mrd_why *why)
 }
 
 mrd_err
-mrd_outdir_dir(const mrd_out *like, const char *dir, const char *const *stale,
-               mrd_outdir **ret_folder, mrd_why *why)
+mrd_outdir_dir(mrd_out *like, const char *dir, const char *const *stale, mrd_outdir **ret_folder,
+               mrd_why *why)
 {
     mrd_outdir *outdir;
     mrd_buf pattern = { 0 };
@@ -293,6 +294,10 @@ mrd_outdir_close(mrd_outdir *outdir, bool whole)
 
     if (outdir == NULL)
         return;
+    if (outdir->dir != NULL && whole) { /* without a manifest, no file may stay */
+        mrd_out_seal(outdir->like);
+        whole = mrd_out_err(outdir->like) == MRD_OK;
+    }
     for (size_t i = 0; i < outdir->written.n && !whole; i++)
         (void) unlink(outdir->written.v[i]);
     if (outdir->tar != NULL && whole)

@@ -24,7 +24,7 @@ typedef struct mrd_outdir_file mrd_outdir_file;
 /* Creates an output into directory `dir`. Its files are made durable if `like` is; `like` is
  * borrowed until mrd_outdir_close. First removes files of an earlier run: the manifest, and all
  * files in `dir` that match a glob pattern in the NULL-terminated list `stale`. */
-mrd_err mrd_outdir_dir(const mrd_out *like, const char *dir, const char *const *stale,
+mrd_err mrd_outdir_dir(mrd_out *like, const char *dir, const char *const *stale,
                        mrd_outdir **ret_folder, mrd_why *why);
 /* writes an archive; `to` is borrowed */
 mrd_err mrd_outdir_tar(mrd_out *to, mrd_outdir **ret_folder, mrd_why *why);
@@ -36,8 +36,8 @@ mrd_out *mrd_outdir_out(const mrd_outdir_file *file);
 mrd_err mrd_outdir_done(mrd_outdir_file *file, char hex[MRD_SHA256_HEX], uint64_t *ret_size,
                         mrd_why *why);
 void mrd_outdir_drop(mrd_outdir_file *file); /* discards the file; NULL is allowed */
-/* Ends the output after the last file, and frees outdir (NULL is allowed). If `whole` is false,
- * removes the files that this run has written. */
+/* Ends the output after the last file, and frees outdir (NULL is allowed). If `whole` is false
+ * or `like` cannot be completed, removes the files that this run has written. */
 void mrd_outdir_close(mrd_outdir *outdir, bool whole);
 
 #endif

@@ -345,6 +345,8 @@ mrd_pf_part_cut(mrd_pf *pf, mrd_ev_ns session, mrd_ev_ns at)
     pf_end_here(pf);
     if (pf->err != MRD_OK || (err = pf_end_part(pf, session, true)) != MRD_OK ||
         (err = mrd_pf_parts_next(&pf->parts, &pf->out, &pf->why)) != MRD_OK) {
+        if (pf->env->why != NULL && pf->why.err != MRD_OK)
+            *pf->env->why = pf->why;
         pf->err = pf->err != MRD_OK ? pf->err : err;
         return;
     }

@@ -282,27 +282,65 @@ commit_archive(mrd_pf_parts *parts, const mrd_buf *text, mrd_why *why)
     return err;
 }
 
+/* Returns the path of the further file number i: a part, or the index, which is the last one. */
+static const char *
+more_path(const mrd_pf_parts *parts, size_t i, mrd_buf *name)
+{
+    mrd_buf_reset(name);
+    if (i + 1 < parts->n)
+        mrd_pf_part_path(parts->env->path, i + 2, name);
+    else
+        mrd_pf_index_path(parts->env->path, name);
+    return mrd_buf_cstr(name);
+}
+
+/* Opens the index as the last of the further files. Writes all files to the end, also the first
+ * one. No file gets its final name before every file is complete. */
+static mrd_err
+seal_files(mrd_pf_parts *parts, const mrd_buf *text, mrd_why *why)
+{
+    mrd_buf name = { 0 };
+    mrd_err err = MRD_OK;
+
+    if (!MRD_VEC_ROOM(parts->more, parts->n, parts->cap, 1))
+        return mrd_why_set(why, MRD_NOMEM, 0, "perfetto output");
+    mrd_pf_index_path(parts->env->path, &name);
+    if (name.err != MRD_OK)
+        err = mrd_why_set(why, MRD_NOMEM, 0, "perfetto output");
+    else
+        err = mrd_out_file_like(parts->env->out, mrd_buf_cstr(&name), &parts->more[parts->n], why);
+    mrd_buf_fini(&name);
+    if (err != MRD_OK)
+        return err;
+    mrd_out_add(parts->more[parts->n++], text->p, text->len);
+    for (size_t i = 0; i < parts->n && err == MRD_OK; i++) {
+        mrd_out_seal(parts->more[i]);
+        if (mrd_out_err(parts->more[i]) != MRD_OK) {
+            err = mrd_out_commit(parts->more[i], why); /* returns the reason */
+            parts->more[i] = NULL;
+        }
+    }
+    mrd_out_seal(parts->env->out);
+    return err != MRD_OK ? err : mrd_out_err(parts->env->out);
+}
+
 static mrd_err
 commit_files(mrd_pf_parts *parts, const mrd_buf *text, mrd_why *why)
 {
     mrd_buf name = { 0 };
-    mrd_out *index = NULL;
+    size_t done = 0;
     mrd_err err = MRD_OK;
 
-    mrd_pf_parts_stale(parts->env->path, parts->n + 1);
-    for (size_t i = 0; i < parts->n && err == MRD_OK; i++) {
-        err = mrd_out_commit(parts->more[i], why);
-        parts->more[i] = NULL;
+    if (parts->n > 0 && (err = seal_files(parts, text, why)) != MRD_OK)
+        return err;
+    mrd_pf_parts_stale(parts->env->path, parts->n == 0 ? 1 : parts->n);
+    while (done < parts->n && err == MRD_OK) {
+        err = mrd_out_commit(parts->more[done], why);
+        parts->more[done] = NULL;
+        done += err == MRD_OK;
     }
-    mrd_pf_index_path(parts->env->path, &name);
-    if (err == MRD_OK && parts->n > 0)
-        err = name.err != MRD_OK
-                  ? mrd_why_set(why, MRD_NOMEM, 0, "perfetto output")
-                  : mrd_out_file_like(parts->env->out, mrd_buf_cstr(&name), &index, why);
-    if (index != NULL) {
-        mrd_out_add(index, text->p, text->len);
-        err = mrd_out_commit(index, why);
-    }
+    for (size_t i = 0; i < done && err != MRD_OK; i++)
+        (void) unlink(more_path(parts, i, &name));
     mrd_buf_fini(&name);
     return err;
 }
