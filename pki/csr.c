@@ -456,23 +456,32 @@ mrd_csr_key_hash(mrd_str request, char hash[MRD_SHA256_HEX], mrd_why *why)
     return MRD_OK;
 }
 
-/* Loads into `store` the authorities that may issue clients' certificates, and their revocation
- * lists. If the file cannot be read, returns AUTH, so that no certificate is accepted. The file
- * might revoke it. */
+/* Makes a store of the authorities that may issue clients' certificates, and of their revocation
+ * lists: `ca` and those of the file `path`. Either may be NULL. If the file cannot be read, returns
+ * AUTH, so that no certificate is accepted. The file might revoke it. The caller frees the store. */
 static mrd_err
-authorities_load(X509_STORE *store, const char *path, mrd_why *why)
+authorities_load(X509 *ca, const char *path, X509_STORE **ret_store, mrd_why *why)
 {
-    X509_LOOKUP *file = X509_STORE_add_lookup(store, X509_LOOKUP_file());
+    X509_STORE *store = X509_STORE_new();
     STACK_OF(X509_OBJECT) * objects;
+    X509_LOOKUP *file;
     bool lists = false;
 
-    if (file == NULL || X509_load_cert_crl_file(file, path, X509_FILETYPE_PEM) <= 0)
+    if (store == NULL || (ca != NULL && X509_STORE_add_cert(store, ca) != 1) ||
+        (file = X509_STORE_add_lookup(store, X509_LOOKUP_file())) == NULL) {
+        X509_STORE_free(store);
+        return failed(why, MRD_NOMEM, "certificate");
+    }
+    if (path != NULL && X509_load_cert_crl_file(file, path, X509_FILETYPE_PEM) <= 0) {
+        X509_STORE_free(store);
         return failed(why, MRD_AUTH, "the file of --tls-ca cannot be read");
+    }
     objects = X509_STORE_get0_objects(store);
     for (int i = 0; i < sk_X509_OBJECT_num(objects); i++)
         lists = lists || X509_OBJECT_get_type(sk_X509_OBJECT_value(objects, i)) == X509_LU_CRL;
     if (lists)
         X509_STORE_set_flags(store, X509_V_FLAG_CRL_CHECK);
+    *ret_store = store;
     return MRD_OK;
 }
 
@@ -507,68 +516,58 @@ list_has(X509_CRL *list, const unsigned char mark[MRD_CERT_KEY_MARK])
     return found;
 }
 
+/* Returns AUTH if a revocation list in the store contains a certificate of this key. */
 static mrd_err
-key_check(EVP_PKEY *key, const char *authorities, mrd_why *why)
+key_check(EVP_PKEY *key, const X509_STORE *store, mrd_why *why)
 {
-    X509_STORE *store = authorities == NULL ? NULL : X509_STORE_new();
+    STACK_OF(X509_OBJECT) *objects = X509_STORE_get0_objects(store);
     unsigned char mark[MRD_CERT_KEY_MARK];
-    STACK_OF(X509_OBJECT) * objects;
-    mrd_err err;
 
-    if (authorities == NULL)
-        return MRD_OK;
-    err = store == NULL || !mrd_cert_key_mark(key, mark)
-              ? failed(why, MRD_NOMEM, "certificate")
-              : authorities_load(store, authorities, why);
-    objects = store == NULL ? NULL : X509_STORE_get0_objects(store);
-    for (int i = 0; err == MRD_OK && i < sk_X509_OBJECT_num(objects); i++) {
+    if (!mrd_cert_key_mark(key, mark))
+        return failed(why, MRD_NOMEM, "certificate");
+    for (int i = 0; i < sk_X509_OBJECT_num(objects); i++) {
         X509_CRL *list = X509_OBJECT_get0_X509_CRL(sk_X509_OBJECT_value(objects, i));
 
         if (list != NULL && list_has(list, mark))
-            err = mrd_why_set(why, MRD_AUTH, 0,
-                              "a certificate of this key was revoked: make a new key");
+            return mrd_why_set(why, MRD_AUTH, 0,
+                               "a certificate of this key was revoked: make a new key");
     }
-    X509_STORE_free(store);
-    ERR_clear_error();
-    return err;
+    return MRD_OK;
 }
 
 mrd_err
 mrd_csr_revoked(mrd_str request, const char *authorities, mrd_why *why)
 {
     X509_REQ *req = NULL;
+    X509_STORE *store = NULL;
     mrd_err err = request_parse(request, &req, why);
 
-    if (err == MRD_OK)
-        err = key_check(X509_REQ_get0_pubkey(req), authorities, why);
+    if (err == MRD_OK && authorities != NULL &&
+        (err = authorities_load(NULL, authorities, &store, why)) == MRD_OK)
+        err = key_check(X509_REQ_get0_pubkey(req), store, why);
+    X509_STORE_free(store);
     X509_REQ_free(req);
+    ERR_clear_error();
     return err;
 }
 
 /* Checks that a certificate is valid now, is a client certificate, was issued by one of the
- * authorities, and is not revoked. */
+ * authorities in the store, and is not revoked. */
 static mrd_err
-chain_check(const mrd_signer *signer, X509 *cert, const char *authorities, mrd_why *why)
+chain_check(X509 *cert, X509_STORE *store, mrd_why *why)
 {
-    X509_STORE *store = X509_STORE_new();
     X509_STORE_CTX *ctx = X509_STORE_CTX_new();
     mrd_err err = MRD_OK;
 
-    if (store == NULL || ctx == NULL || X509_STORE_add_cert(store, signer->ca) != 1)
+    if (ctx == NULL || X509_STORE_CTX_init(ctx, store, cert, NULL) != 1) {
         err = failed(why, MRD_NOMEM, "certificate");
-    if (err == MRD_OK && authorities != NULL)
-        err = authorities_load(store, authorities, why);
-    if (err == MRD_OK && X509_STORE_CTX_init(ctx, store, cert, NULL) != 1)
-        err = failed(why, MRD_NOMEM, "certificate");
-    if (err == MRD_OK) {
+    } else {
         X509_STORE_CTX_set_purpose(ctx, X509_PURPOSE_SSL_CLIENT);
         if (X509_verify_cert(ctx) != 1)
             err = mrd_why_set(why, MRD_AUTH, 0, "the certificate does not count: %s",
                               X509_verify_cert_error_string(X509_STORE_CTX_get_error(ctx)));
     }
-    ERR_clear_error();
     X509_STORE_CTX_free(ctx);
-    X509_STORE_free(store);
     return err;
 }
 
@@ -578,17 +577,21 @@ mrd_signer_holder(const mrd_signer *signer, mrd_str cert, mrd_str request, const
 {
     X509 *x = NULL;
     X509_REQ *req = NULL;
+    X509_STORE *store = NULL;
     mrd_err err = cert_parse(cert, &x, why);
 
-    if (err == MRD_OK && (err = request_parse(request, &req, why)) == MRD_OK)
-        err = chain_check(signer, x, authorities, why);
+    if (err == MRD_OK && (err = request_parse(request, &req, why)) == MRD_OK &&
+        (err = authorities_load(signer->ca, authorities, &store, why)) == MRD_OK)
+        err = chain_check(x, store, why);
     if (err == MRD_OK && EVP_PKEY_eq(X509_get0_pubkey(x), X509_REQ_get0_pubkey(req)) != 1)
         err = mrd_why_set(why, MRD_AUTH, 0, "the request is not signed with the certificate's key");
     if (err == MRD_OK)
-        err = key_check(X509_get0_pubkey(x), authorities, why);
+        err = key_check(X509_get0_pubkey(x), store, why);
     if (err == MRD_OK && !common_name(X509_get_subject_name(x), instance))
         err = mrd_why_set(why, MRD_AUTH, 0, "the certificate names no instance");
+    X509_STORE_free(store);
     X509_REQ_free(req);
     X509_free(x);
+    ERR_clear_error();
     return err;
 }

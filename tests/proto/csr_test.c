@@ -2,10 +2,15 @@
  * every kind are made by OpenSSL's own functions. */
 #include "pki/csr.h"
 
+#include <fcntl.h>
 #include <openssl/ec.h>
 #include <openssl/pem.h>
 #include <openssl/rsa.h>
 #include <openssl/x509v3.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/sys/out.h"
 #include "pki/cert_make.h"
@@ -559,6 +564,54 @@ TEST(who_may_have_the_next_one)
     authority_free(&a);
     authority_free(&old);
     authority_free(&theirs);
+}
+
+/* Serves `text` to the first reader of a FIFO, and an empty file to each further reader. */
+static pid_t
+serve_once(const char *path, mrd_str text)
+{
+    pid_t pid;
+
+    CHECK(mkfifo(path, 0600) == 0);
+    if ((pid = fork()) != 0)
+        return pid;
+    for (bool first = true;; first = false) {
+        int fd = open(path, O_WRONLY);
+
+        if (first && write(fd, text.p, text.len) != (ssize_t) text.len)
+            _exit(1);
+        close(fd);
+    }
+}
+
+/* The file of --tls-ca can be replaced at any time, so one decision must not read two versions. */
+TEST(the_authorities_are_read_once)
+{
+    authority a = authority_make("ca", 100);
+    EVP_PKEY *key = EVP_EC_gen("P-256");
+    X509_REQ *r = request_make(&rows[0], key);
+    X509 *x = certificate("i-a", key, a.cert, a.key, 3600, "critical,CA:FALSE", "clientAuth");
+    mrd_buf request = { 0 }, cert = { 0 }, ca = { 0 };
+    char instance[MRD_CSR_INSTANCE] = "";
+    const char *path = path_of("fifo.pem");
+    pid_t server = serve_once(path, pem_of_cert(a.cert, &ca));
+    mrd_why why = { 0 };
+
+    CHECK(server > 0);
+    CHECK_ERR("renewal",
+              mrd_signer_holder(a.signer, pem_of_cert(x, &cert), pem_of_request(r, &request), path,
+                                instance, &why),
+              MRD_OK);
+    CHECK(strcmp(instance, "i-a") == 0);
+    kill(server, SIGKILL);
+    CHECK(waitpid(server, NULL, 0) == server);
+    mrd_buf_fini(&request);
+    mrd_buf_fini(&cert);
+    mrd_buf_fini(&ca);
+    X509_REQ_free(r);
+    X509_free(x);
+    EVP_PKEY_free(key);
+    authority_free(&a);
 }
 
 /* ---- On the node ---- */
