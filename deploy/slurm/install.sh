@@ -28,6 +28,12 @@ for file in /usr/bin/meridian /usr/bin/meridian-agent /usr/bin/meridian-aggregat
 done
 
 if [ "$role" = uninstall ]; then
+    found=no
+    for file in "$units/meridian-agent.service" "$units/meridian-aggregator.service" /usr/bin/meridian /usr/bin/meridian-agent \
+        /usr/bin/meridian-aggregator /usr/lib/libmeridian.so; do
+        [ ! -e "$file" ] || found=yes
+    done
+    [ "$found" = yes ] || echo "install.sh: nothing is installed on this machine"
     # The hooks are on a folder of the whole cluster: they go with the head node's part, not with that of a compute node.
     if [ -e "$units/meridian-aggregator.service" ]; then
         rm -f "$scripts/prolog.d/50_meridian.sh" "$scripts/epilog.d/50_meridian.sh"

@@ -7,7 +7,7 @@ import re
 import ssl
 import subprocess
 
-from lib import BUILD, SOURCE, built_with, check, equal, finish, free_port, need_daemons, skip
+from lib import BUILD, SOURCE, built_with, check, equal, files_of, finish, free_port, need_daemons, skip
 from machine import Machine, do, own_mounts
 from wait import within
 
@@ -184,7 +184,9 @@ def uninstall(m):
     equal([os.path.exists(h) for h in hooks], [True] * 3, "the cluster's hooks after a compute node's removal")
     install(m, "agent", PREFIX, URL)
     os.rename(m.path("etc/systemd/system/kept"), aggregator_unit)
+    m.write("usr/bin/of-others", "another program")
     said, asked = install(m, "uninstall")
+    check("nothing is installed" not in said, f"the first removal: {said}")
     equal([os.path.exists(h) for h in hooks], [False, False, True], "the hooks after the head node's")
     # A TaskProlog that is named and not there fails every task.
     p = subprocess.run([hooks[2]], env={"MERIDIAN_CAPTURE": "all"}, capture_output=True, text=True, timeout=60)
@@ -195,6 +197,11 @@ def uninstall(m):
             if os.path.lexists(m.path(n))]
     equal(left, [], "what is left")
     check("MERIDIAN_SPOOL_SIZE=1G" in m.read("etc/meridian/agent.env"), "settings stay")
+    settings_left = files_of(m.path("etc/meridian"))
+    said, asked = install(m, "uninstall")
+    check("nothing is installed on this machine" in said, f"a second removal says so: {said}")
+    equal((asked, files_of(m.path("etc/meridian"))), ([], settings_left), "a second removal asks systemctl for nothing and keeps the settings")
+    equal(m.read("usr/bin/of-others"), "another program", "what others put beside it")
     os.makedirs(m.path("run/meridian/owner"))
     m.write("run/meridian/owner/1000", "0" * 64 + "\n")
     install(m, "uninstall", "purge")
