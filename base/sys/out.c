@@ -379,8 +379,11 @@ out_write(mrd_out *out, const uint8_t *bytes, size_t len)
     if (out->err != MRD_OK)
         return;
     if (out->push != NULL) {
-        if (!out->push(out->self, bytes, len))
+        errno = 0;
+        if (!out->push(out->self, bytes, len)) {
+            out->sys = errno;
             out->err = MRD_CANCELLED;
+        }
         return;
     }
     while (len > 0) {

@@ -16,7 +16,8 @@ typedef struct mrd_out mrd_out;
 /* Creates missing directories above `path`. Errors name the path. */
 mrd_err mrd_out_file(const char *path, mrd_out **ret_out, mrd_why *why);
 /* Opens an output that calls `push` for the data. `push` returns false if the client has closed the
- * connection, which stops the output. `name` is for error messages. */
+ * connection, which stops the output. If it sets errno then, the error message has this reason.
+ * `name` is for error messages. */
 mrd_err mrd_out_func(bool (*push)(void *self, const void *data, size_t len), void *self,
                      const char *name, mrd_out **ret_out, mrd_why *why);
 

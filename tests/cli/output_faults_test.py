@@ -90,12 +90,20 @@ def failing_calls(fs, backing, inputs, wholes):
     check(failed > 3 * len(CASES), f"most runs meet the failing call: {failed}")
 
 
+def full_stdout(inputs):
+    for options in ([], ["--html"], ["--json"]):
+        with open("/dev/full", "w") as full:
+            p = subprocess.run([MERIDIAN, "report", *inputs, *options], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+        check(p.returncode == 1 and os.strerror(errno.ENOSPC) in p.stderr, f"report {options} into /dev/full: {p.returncode} {p.stderr}")
+
+
 work = tempfile.mkdtemp(prefix="mrd-output-")
 disk = None
 try:
     inputs = [os.path.join(work, f"rank{rank}.json") for rank in range(2)]
     for rank, path in enumerate(inputs):
         make_trace(path, rank)
+    full_stdout(inputs)
     disk = SmallDisk(os.path.join(work, "disk"), 16)
     wholes = full_disk(disk, inputs)
     if fusefs.available():
