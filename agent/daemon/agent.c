@@ -70,12 +70,13 @@ on_foreign(void *self, uint64_t tag, const mrd_msg *msg)
 }
 
 static void
-on_sessions_known(void *self)
+on_sessions_known(void *self, bool all)
 {
     mrd_agent *agent = self;
 
-    agent->wait_until = (mrd_local_ns){ 0 };
-    mrd_record_sessions_known(agent->record, mrd_local_now());
+    if (all)
+        agent->wait_until = (mrd_local_ns){ 0 };
+    mrd_record_sessions_known(agent->record, mrd_local_now(), all);
 }
 
 bool

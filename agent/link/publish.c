@@ -226,7 +226,7 @@ on_urgent(mrd_publish *publish, uint64_t tag, const mrd_msg *msg, mrd_local_ns n
         publish->o.welcome(publish->o.self, welcome);
         for (size_t i = 0; i < welcome->n_directives; i++)
             publish->o.directive(publish->o.self, welcome->directives[i]);
-        publish->o.sessions_known(publish->o.self);
+        publish->o.sessions_known(publish->o.self, !welcome->unlisted);
     } else if (msg->frame.type == MRD_FRAME_REFUSE) {
         const Mrd__Refuse *no = msg->u.refuse;
 
@@ -249,7 +249,7 @@ on_urgent(mrd_publish *publish, uint64_t tag, const mrd_msg *msg, mrd_local_ns n
         for (size_t i = 0; i < ack->n_directives; i++)
             publish->o.directive(publish->o.self, ack->directives[i]);
         if (ack->status == MRD__ACK_STATUS__ACK_STORED)
-            publish->o.sessions_known(publish->o.self);
+            publish->o.sessions_known(publish->o.self, !ack->unlisted);
     }
 }
 

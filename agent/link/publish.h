@@ -25,9 +25,9 @@ typedef struct {
     mrd_err (*heartbeat)(void *self, mrd_buf *to);
     void (*welcome)(void *self, const Mrd__Welcome *welcome);
     void (*directive)(void *self, const Mrd__Control *control);
-    /* Called when an answer of the aggregator has listed all running sessions, and its directives
-     * were passed on. */
-    void (*sessions_known)(void *self);
+    /* Called when an answer of the aggregator has listed running sessions, and its directives were
+     * passed on. `all` is true if it has listed all that the aggregator knows. */
+    void (*sessions_known)(void *self, bool all);
     /* Handles a survey, which is a request of the aggregator to all nodes: encodes the reply into
      * *to. */
     void (*control)(void *self, const Mrd__Control *control, mrd_buf *to);

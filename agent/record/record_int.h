@@ -17,6 +17,7 @@
 #include "agent/record/step_gate.h"
 #include "proto/selection.h"
 
+#define PASSED_AGES   3 /* see rec_process.passed */
 #define FLUSH_DEFAULT (200 * MRD_MS)
 /* The batches of a process are closed early if one of its rings is fuller than this share. */
 #define PRESSURE 0.25
@@ -111,9 +112,9 @@ typedef struct rec_process {
     bool is_ring;  /* the process has rings, which the drain reads and this recorder releases */
     bool is_file;  /* the process comes from a trace file */
     bool selected; /* a session of this node selects the process, or a past session did */
-    /* End times of events that were read recently [0], and of those read before [1]
-     * (record_late.c). */
-    mrd_late_histogram passed[2];
+    /* End times of events that were read recently [0], of those read before [1], and of older ones
+     * that a session which the aggregator cannot list may miss [2] (record_late.c). */
+    mrd_late_histogram passed[PASSED_AGES];
     /* step counters, one for each session that records only a range of steps */
     mrd_step_gate gates[MRD_RECORD_SESSIONS];
 } rec_process;
@@ -122,7 +123,7 @@ typedef struct rec_process {
  * process. */
 typedef struct {
     mrd_ident ident;
-    mrd_late_histogram passed[2];
+    mrd_late_histogram passed[PASSED_AGES];
 } gone_process;
 /* Maximum number of exited processes that are kept, usually enough for two seconds. The oldest are
  * dropped first. */
@@ -138,6 +139,8 @@ struct mrd_record {
     gone_process *gone;
     size_t n_gone, cap_gone;
     mrd_local_ns aged; /* when the histograms `passed` were last moved from [0] to [1] */
+    /* Events in passed[2] ended before this time. It is 0 if passed[2] is empty. */
+    mrd_local_ns kept_until;
     /* its members `open` and `buffered` are unused, because they are computed on request */
     mrd_record_totals totals;
     mrd_spool_position *positions;

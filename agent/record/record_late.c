@@ -7,11 +7,10 @@
 #include "base/conf/agent_waits.h"
 #include "base/vec.h"
 
-/* Returns true if both histograms of event times are empty. */
 static bool
-is_empty(const mrd_late_histogram passed[2])
+is_empty(const mrd_late_histogram passed[PASSED_AGES])
 {
-    return passed[0].shift == 0 && passed[1].shift == 0;
+    return passed[0].shift == 0 && passed[1].shift == 0 && passed[2].shift == 0;
 }
 
 void
@@ -30,39 +29,50 @@ mrd_record_note_gone(mrd_record *record, const rec_process *process)
     memcpy(g->passed, process->passed, sizeof(g->passed));
 }
 
+/* Moves the events one age further. `all` is true if no session can come for the oldest ones. */
 static void
-age(mrd_late_histogram passed[2])
+age(mrd_late_histogram passed[PASSED_AGES], bool all)
 {
+    if (all)
+        passed[2] = (mrd_late_histogram){ 0 };
+    else
+        mrd_late_histogram_join(&passed[2], &passed[1]);
     passed[1] = passed[0];
     passed[0] = (mrd_late_histogram){ 0 };
 }
 
 void
-mrd_record_sessions_known(mrd_record *record, mrd_local_ns now)
+mrd_record_sessions_known(mrd_record *record, mrd_local_ns now, bool all)
 {
     size_t left = 0;
 
     if (mrd_local_diff(now, record->aged) < MRD_WAIT_LATE_ANSWER)
         return;
+    record->kept_until = all ? (mrd_local_ns){ 0 } : record->aged;
     record->aged = now;
     for (rec_process *process = record->processes; process != NULL; process = process->next)
-        age(process->passed);
+        age(process->passed, all);
     for (size_t i = 0; i < record->n_gone; i++) {
-        age(record->gone[i].passed);
+        age(record->gone[i].passed, all);
         if (!is_empty(record->gone[i].passed))
             record->gone[left++] = record->gone[i];
     }
     record->n_gone = left;
 }
 
+/* The oldest events have long buckets. So they only count for a session that began before they
+ * ended. */
 static void
-count(session *sess, const mrd_late_histogram passed[2], mrd_local_ns now)
+count(session *sess, const mrd_late_histogram passed[PASSED_AGES], mrd_local_ns kept_until,
+      mrd_local_ns now)
 {
     mrd_late_histogram all = passed[0];
     mrd_local_ns first, last;
     uint64_t n;
 
     mrd_late_histogram_join(&all, &passed[1]);
+    if (mrd_local_before(sess->st.start, kept_until))
+        mrd_late_histogram_join(&all, &passed[2]);
     n = mrd_late_histogram_since(&all, sess->st.start, &first, &last);
     if (n == 0)
         return;
@@ -82,11 +92,11 @@ mrd_record_count_late(mrd_record *record, session *sess)
         return;
     for (rec_process *process = record->processes; process != NULL; process = process->next) {
         if (mrd_record_wants_process(sess, process->process))
-            count(sess, process->passed, now);
+            count(sess, process->passed, record->kept_until, now);
     }
     for (size_t i = 0; i < record->n_gone; i++)
         if (mrd_record_wants_ident(sess, &record->gone[i].ident))
-            count(sess, record->gone[i].passed, now);
+            count(sess, record->gone[i].passed, record->kept_until, now);
 }
 
 void

@@ -37,6 +37,7 @@ do_heartbeat(mrd_loop *loop, mrd_effect *effect)
     mrd_control_messages_init(&directives, effect);
     ack.n_directives = directives.n;
     ack.directives = directives.list;
+    ack.unlisted = effect->unlisted;
     effect->estimate.state = effect->estimate_state;
     ack.clock = effect->has_estimate ? &effect->estimate : NULL;
     ack.local_ns = effect->received.ns;
@@ -76,6 +77,7 @@ do_welcome(mrd_loop *loop, mrd_effect *effect)
     welcome.session_offset_ns = loop->core->timescale.offset;
     welcome.n_directives = directives.n;
     welcome.directives = directives.list;
+    welcome.unlisted = effect->unlisted;
     mrd_loop_reply(loop, effect->ticket, MRD_FRAME_WELCOME, &welcome);
     mrd_control_messages_fini(&directives);
 }

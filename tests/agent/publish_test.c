@@ -93,9 +93,9 @@ pack(void *self, mrd_buf *to)
 }
 
 static void
-sessions_known(void *self)
+sessions_known(void *self, bool all)
 {
-    (void) self;
+    (void) self, (void) all;
 }
 
 static void

@@ -301,8 +301,8 @@ late_of(const fixture *f, uint64_t session)
 static void
 known_again(const fixture *f, int n)
 {
-    mrd_record_sessions_known(f->record, (mrd_local_ns){ f->start_ns + n * 3 * MRD_SEC });
-    mrd_record_sessions_known(f->record, (mrd_local_ns){ f->start_ns + n * 3 * MRD_SEC + 1 });
+    mrd_record_sessions_known(f->record, (mrd_local_ns){ f->start_ns + n * 3 * MRD_SEC }, true);
+    mrd_record_sessions_known(f->record, (mrd_local_ns){ f->start_ns + n * 3 * MRD_SEC + 1 }, true);
 }
 
 static uint64_t
@@ -349,6 +349,15 @@ TEST(a_session_that_is_told_of_late_counts_what_it_missed)
     known_again(&f, 2);
     CHECK_INT(late_after(&f, 7, -30ll * S), 0);
     mrd_record_flush(f.record);
+    /* The aggregator cannot list a session at first. Its events stay known, however often the
+     * aggregator answers. A session that begins later gets none of them. */
+    give_some(&f, -5ll * S, 40);
+    for (int i = 3; i < 9; i++)
+        mrd_record_sessions_known(f.record, (mrd_local_ns){ f.start_ns + i * 3ll * S }, false);
+    CHECK_INT(late_after(&f, 8, -6ll * S), 40);
+    CHECK_INT(late_after(&f, 9, -1ll * S), 0);
+    known_again(&f, 9);
+    CHECK_INT(late_after(&f, 10, -6ll * S), 0);
     teardown(&f);
     setup_in(&f, dir, 1); /* a successor */
     CHECK_INT(late_after(&f, 2, -15ll * S), 100);

@@ -309,10 +309,34 @@ TEST(what_a_node_is_to_forget)
                 CHECK(e.directives[0].type == MRD__CONTROL_TYPE__CONTROL_CANCEL &&
                       e.directives[0].id == 7 && e.directives[0].session == NULL);
             CHECK(there < 3 || e.n_directives == 0);
+            CHECK(e.unlisted == (there == 3));
             CHECK(there < 2 || e.n_directives == 0 ||
                   e.directives[0].type != MRD__CONTROL_TYPE__CONTROL_CANCEL);
             mrd_core_free(c);
         }
+    }
+}
+
+/* A start waits until the pauses of the session are on disk. The answer says that it lacks it. */
+TEST(an_answer_says_that_it_lacks_a_session)
+{
+    for (int lacks = 0; lacks < 3; lacks++) { /* nothing, a pause on disk, room */
+        mrd_core *c = core_make((mrd_core_limits){ 0 });
+        size_t n = lacks == 2 ? MRD_DIRECTIVES_MAX + 1 : 1;
+        mrd_effect e;
+
+        for (size_t i = 0; i < n; i++) {
+            mrd_session *s = core_session(c, 7 + i, 0, MRD_SESSION_RECORDING);
+
+            CHECK_ERR("select", mrd_strlist_add(&s->select.instances, MRD_STR("a")), MRD_OK);
+            s->save.durable = s->save.version = 5;
+            s->changes.version = lacks == 1 ? 6 : 5;
+        }
+        core_hello(c, START, "a", 1);
+        e = beats(c, START + 1, MRD__NODE_PHASE__NODE_IDLE, 0, 0);
+        CHECK_INT(e.n_directives, lacks == 0 ? 1 : lacks == 1 ? 0 : MRD_DIRECTIVES_MAX);
+        CHECK(e.unlisted == (lacks > 0));
+        mrd_core_free(c);
     }
 }
 

@@ -21,10 +21,11 @@ status_of(const Mrd__Heartbeat *hb, uint64_t session)
 }
 
 /* Returns the command that the node needs next for an open session; CONTROL_NONE if none. A
- * decision of the core is sent only after it is on disk. */
+ * decision of the core is sent only after it is on disk. Sets *ret_unlisted if a start has to wait
+ * for this. */
 static Mrd__ControlType
 directive_for(const mrd_core *core, const mrd_session *session, const mrd_node *node,
-              const Mrd__SessionStatus *st)
+              const Mrd__SessionStatus *st, bool *ret_unlisted)
 {
     const mrd_part *part = mrd_session_part(session, node->instance_id);
     Mrd__NodePhase phase = st == NULL ? MRD__NODE_PHASE__NODE_IDLE : st->phase;
@@ -39,10 +40,12 @@ directive_for(const mrd_core *core, const mrd_session *session, const mrd_node *
         return MRD__CONTROL_TYPE__CONTROL_NONE;
     if (session->step == MRD_STEP_RECORD &&
         mrd_select_matches(&session->select, node->instance_id) &&
+        (phase == MRD__NODE_PHASE__NODE_IDLE || phase == MRD__NODE_PHASE__NODE_ARMED)) {
         /* the start message contains the pauses, so they must be on disk first */
-        session->changes.version <= session->save.durable &&
-        (phase == MRD__NODE_PHASE__NODE_IDLE || phase == MRD__NODE_PHASE__NODE_ARMED))
-        return MRD__CONTROL_TYPE__CONTROL_GO;
+        if (session->changes.version <= session->save.durable)
+            return MRD__CONTROL_TYPE__CONTROL_GO;
+        *ret_unlisted = true;
+    }
     if (session->step == MRD_STEP_FLUSH &&
         (phase == MRD__NODE_PHASE__NODE_RECORDING || phase == MRD__NODE_PHASE__NODE_ARMED))
         return MRD__CONTROL_TYPE__CONTROL_STOP;
@@ -122,7 +125,8 @@ cancel_others(const mrd_core *core, const Mrd__Heartbeat *hb, mrd_effect *to)
 void
 mrd_core_directives(mrd_core *core, const mrd_node *node, const Mrd__Heartbeat *hb, mrd_effect *to)
 {
-    for (size_t i = 0; i < core->n_sessions && to->n_directives < MRD_DIRECTIVES_MAX; i++) {
+    to->unlisted = mrd_core_withholds(core);
+    for (size_t i = 0; i < core->n_sessions; i++) {
         const mrd_session *session = core->sessions[i];
         const Mrd__SessionStatus *st = status_of(hb, session->id);
         mrd_trigger *missed;
@@ -130,7 +134,12 @@ mrd_core_directives(mrd_core *core, const mrd_node *node, const Mrd__Heartbeat *
 
         if (!mrd_session_is_open(session))
             continue;
-        if ((type = directive_for(core, session, node, st)) != MRD__CONTROL_TYPE__CONTROL_NONE) {
+        if (to->n_directives == MRD_DIRECTIVES_MAX) {
+            to->unlisted = true;
+            break;
+        }
+        if ((type = directive_for(core, session, node, st, &to->unlisted)) !=
+            MRD__CONTROL_TYPE__CONTROL_NONE) {
             mrd_part *part = mrd_session_part(session, node->instance_id);
 
             add(to, type, session->id, session, NULL);

@@ -77,6 +77,7 @@ typedef struct {
     /* In a survey, the first directive is the question to the nodes. */
     mrd_directive directives[MRD_DIRECTIVES_MAX];
     unsigned n_directives;
+    bool unlisted; /* `directives` may lack open sessions of the node */
     /* requests for stacks of processes, in the answer to a heartbeat */
     Mrd__StackRequest stacks[MRD_STACK_REQUESTS];
     unsigned n_stacks;

@@ -130,6 +130,16 @@ mrd_core_withheld(const mrd_core *core, uint64_t session)
     return unreadable == NULL || !unreadable->may_pass ? NULL : unreadable->why;
 }
 
+bool
+mrd_core_withholds(const mrd_core *core)
+{
+    bool any = false;
+
+    for (unsigned i = 0; i < core->unreadable && !any; i++)
+        any = core->unreadables[i].may_pass;
+    return any;
+}
+
 mrd_err
 mrd_core_unreadable(mrd_core *core, uint64_t session, bool may_pass, const char *why)
 {

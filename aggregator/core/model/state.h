@@ -131,6 +131,8 @@ void mrd_core_readable(mrd_core *core, uint64_t session);
 /* If the session cannot be read now, but perhaps later (`may_pass`), returns why. Otherwise returns
  * NULL. */
 const char *mrd_core_withheld(const mrd_core *core, uint64_t session);
+/* Returns true if there is such a session. */
+bool mrd_core_withholds(const mrd_core *core);
 /* Adds a part for the node. Returns NULL if out of memory. */
 mrd_part *mrd_core_add_part(mrd_core *core, mrd_session *session, const mrd_node *node);
 bool mrd_core_is_alive(const mrd_core *core, const mrd_node *node);
