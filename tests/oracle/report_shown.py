@@ -257,7 +257,7 @@ def since_text(report):
     """A pattern of the sentence that says since when the worker of the verdict is late."""
     since, moment = report["verdict"]["since"], r"\d[\d.]* \S+"
     at = [rf"(?:step {c['step']} \(at {moment}\)|{moment})" for c in since["changes"]]
-    return {"too few": "", "no change": r" This did not change during the recording\.", "since": r" It is late since {}\.", "until": r" It was late until {}\.",
+    return {"too few": "", "no change": r" It is late during the whole recording\.", "since": r" It is late since {}\.", "until": r" It was late until {}\.",
             "between": r" It was late from {} to {}\.", "not between": r" It was late except from {} to {}\.",
             "several changes": r" Its lateness changed several times, first at {}\."}[since["kind"]].format(*at)
 

@@ -307,7 +307,7 @@ since_words(const mrd_report_text *text, mrd_buf *to)
 {
     static const char *const words[][2] = {
         [MRD_ONSET_UNKNOWN] = { "", "" },
-        [MRD_ONSET_ALWAYS] = { " This did not change during the recording.", "" },
+        [MRD_ONSET_ALWAYS] = { " It is late during the whole recording.", "" },
         [MRD_ONSET_SINCE] = { " It is late since ", "." },
         [MRD_ONSET_UNTIL] = { " It was late until ", "." },
         [MRD_ONSET_BETWEEN] = { " It was late from ", "." },
