@@ -1,15 +1,16 @@
 /*
  * agent/clock/probe_pace.h - decides for the probe clients when the next pair of probes is sent.
- * Pairs are sent in bursts and at random intervals, so that agents do not synchronize with each
- * other or with training steps.
+ * Intervals between pairs are random, so that agents do not synchronize with each other or with
+ * training steps.
  *
- *   burst     16 pairs, 2 to 10 ms apart
+ *   burst     When a caller requests it (mrd_probe_pace_burst), 16 pairs are sent 2 to 10 ms apart.
  *   pace      RUN is pairs_per_s on average. IDLE is a tenth of RUN. FAST is four times RUN for at
  *             most 60 s. Then the pace is RUN until another pace is set.
- *   interval  It is 0.56 to 1.67 times the inverse of the pace. Before and after a held-out pair it
- *             is half of that. One pair in ten is held out, so ten intervals take the time of nine
- *             full ones.
- *   again     A pair that waits for a better moment is sent 0.02 to 0.06 times the inverse later.
+ *   interval  The time between two pairs, except in a burst. It is 0.56 to 1.67 times the inverse
+ *             of the pace. Before and after a held-out pair it is half of that. One pair in ten is
+ *             held out, so ten intervals take the time of nine full ones.
+ *   again     A pair that waits for a better moment is sent later, by 0.02 to 0.06 times the
+ *             inverse of the pace.
  *
  * Times are RAW in nanoseconds. Threads: one per struct.
  */

@@ -10,9 +10,9 @@
  *          wall clock). Some runtimes number threads differently. The event is then only used if
  *          exactly one call and one event match. Otherwise the load has no name, which is reported.
  *          No name is guessed.
- * Times    They are RAW of the node.
- * Memory   The table has MRD_MODELS_MAX loads. If it is full, the first unloaded one is dropped,
- *          and counted if a session wants it. If none is unloaded, new loads are only counted. The
+ * Times    All times are of the node's CLOCK_MONOTONIC_RAW.
+ * Memory   The table has MRD_MODELS_MAX loads. If it is full, the oldest load that was
+ *          unloaded is dropped, and counted if a session wants it. If none is unloaded, new loads are only counted. The
  *          table also keeps the same number of load events of the runtime.
  * Threads  One.
  */

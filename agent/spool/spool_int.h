@@ -95,11 +95,11 @@ typedef struct {
      * frames. Before the first answer it is the earliest time in the first frame with events. */
     mrd_ev_ns last, answered_to;
     uint64_t found; /* next sequence number to commit, according to the segments found at open */
-    /* Number of dropped events that the segments record, minus tally.forced. It is negative while
-     * some drops are not recorded in a segment. */
+    /* tally.forced counts events that the size limit dropped. This is how many more (or, if
+     * negative, fewer) of these drops have a record in the segments. */
     int64_t ahead;
-    /* Number of events in tally.forced with frames that the next agent would find again, because
-     * the disk had no room to record that they were dropped. */
+    /* Number of events in tally.forced that the next agent would find again, because the disk had
+     * no room for the record that they were dropped. */
     uint64_t there;
     uint32_t slot; /* number of the session's slot in the file of counts, from 1; 0 means none */
     /* clock_lost counts lost frames of clock data. clock_rescued is the number of these that are

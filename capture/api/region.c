@@ -190,8 +190,8 @@ mrd_regions_clear(mrd_region *regions, size_t count)
     return MERIDIAN_OK;
 }
 
-/* Calls fn for every region with this name. Returns NOTFOUND only if no call returns another value.
- * Otherwise returns the last error, or OK. */
+/* Calls fn for every region with this name. Calls that return NOTFOUND do not count. Returns the
+ * last error of the others, OK if they had none, and NOTFOUND if there are no others. */
 static int
 each_named(mrd_region *regions, size_t count, const char *name, int (*fn)(mrd_region *))
 {

@@ -193,7 +193,7 @@ rest_ring(mrd_sys_texts *texts)
 }
 
 /* If part of the first text is already in the ring, ends the text there and drops the rest. Adds
- * the events of this text to *sum. */
+ * the number of dropped events to *sum. */
 static void
 drop_half(mrd_sys_texts *texts, int64_t wall, mrd_sys_sum *sum)
 {

@@ -405,8 +405,8 @@ first_small(const comparison *cmp, uint32_t whole)
                                : find_sampled(cmp->firsts, cmp->n_firsts, limit + 1, 0);
 }
 
-/* Ends the search for copies in `whole`: reads the collected files that were not yet compared.
- * Counts the search as limited if it reached TRIES_MOST. */
+/* Ends the search for files that are copied in file number `whole`: reads the collected files that
+ * were not yet compared. Counts the search as limited if it reached TRIES_MOST. */
 static mrd_err
 end_search(comparison *cmp, uint32_t whole, uint32_t tries, mrd_err err)
 {

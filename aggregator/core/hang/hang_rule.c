@@ -820,7 +820,7 @@ judge_inside(look *l)
 
 /* ---- The judgement of a job ---- */
 
-/* Does the work of mrd_hang_judge for a job without a verdict, and without stacks. */
+/* Judges a job that has no verdict yet. The caller adds the stacks. */
 static bool
 judge(look *l)
 {
