@@ -403,7 +403,8 @@ TEST(who_did_not_come_to_an_open_collective_is_named)
         { "all came", NOBODY, 0, false, false, "none" },
         { "the recording ends with them", 2, NOBODY, false, false, "none" },
         { "one of the others has ended", 2, 0, true, false, "none" },
-        { "it is in another operation, which did not end, either", 2, 0, false, true, "none" },
+        { "it is in another operation, which did not end, either", 2, 0, false, true, "absent" },
+        { "so it is, and the recording ends with them", 2, NOBODY, false, true, "absent" },
     };
 
     for (size_t i = 0; i < MRD_COUNT(rows); i++) {

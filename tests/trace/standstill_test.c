@@ -48,7 +48,7 @@ check_recording(const recording *r)
     }
     ev = event(p, 1, r->open, -1);
     if (r->open >= 0)
-        mrd_standstill_open(s, &ev);
+        mrd_standstill_open(s, &ev, false);
     ev = event(p, 1, r->lost, r->lost + 1);
     if (r->lost > 0)
         mrd_standstill_lost(s, &ev);
@@ -94,7 +94,7 @@ TEST(the_innermost_is_the_one_that_began_last)
         mrd_event ev = event(p, 1, begins[i], -1);
 
         ev.name = (mrd_sid) (i + 1);
-        mrd_standstill_open(s, &ev);
+        mrd_standstill_open(s, &ev, false);
     }
     mrd_standstill_finish(s, (mrd_ev_ns){ 0 }, (mrd_ev_ns){ SECONDS(3) });
     v = mrd_standstill_processes(s, &n);

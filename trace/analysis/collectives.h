@@ -77,6 +77,9 @@ typedef struct {
     mrd_cc_traffic traffic;
 } mrd_cc;
 
+/* Returns how many bytes each of n members sends over its links in an operation. 0 if unknown. */
+uint64_t mrd_cc_bus_bytes(mrd_cc_traffic traffic, uint64_t bytes, uint32_t n);
+
 typedef struct mrd_collectives mrd_collectives;
 
 /* Creates an object that recognises collectives. `rules` are the user's classification rules; they

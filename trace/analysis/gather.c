@@ -177,6 +177,7 @@ tell(mrd_gather *gather, const group_now *now, mrd_gather_done whom, bool is_lef
         .name = now->name,
         .id = (uint64_t) (now - gather->groups) << 32 | (uint32_t) now->number,
         .group = (uint32_t) (now - gather->groups),
+        .op = now->op,
         .size = now->size,
         .bytes = now->bytes,
         .members = members > 0 && members != MRD_GATHER_MORE ? members : now->takers,
@@ -242,7 +243,7 @@ mrd_gather_add(mrd_gather *gather, mrd_cc_kind kind, const mrd_cc *what, const m
     if (!belongs(now, ev, what, before)) {
         tell(gather, now, gather->done,
              before != (uint32_t) (now->number & INT32_MAX) &&
-                 mrd_ev_before(ev->ts, now->first_end));
+                 (now->n_open == now->n || mrd_ev_before(ev->ts, now->first_end)));
         now->op = what->op;
         now->size = what->size;
         now->bytes = 0;
@@ -285,13 +286,12 @@ mrd_gather_takers(const mrd_gather *gather, uint32_t group, uint32_t *ret_member
     return gather->groups[group].takers;
 }
 
-bool
-mrd_gather_lacks(const mrd_gather *gather, uint32_t group, uint32_t core)
+uint32_t
+mrd_gather_joined(const mrd_gather *gather, uint32_t group, uint32_t core)
 {
     uint32_t number = mrd_map_get(&gather->part_of, (mrd_map_key){ group, core, 0 });
 
-    return number != MRD_MAP_NONE &&
-           number != (uint32_t) (gather->groups[group].number & INT32_MAX);
+    return number == MRD_MAP_NONE ? 0 : number;
 }
 
 uint64_t

@@ -50,6 +50,7 @@ typedef struct {
     mrd_sid name;   /* name of the first part's event */
     uint64_t id;    /* identifies the collective in its profile */
     uint32_t group; /* number of the group of cores, for mrd_gather_takers */
+    uint64_t op;    /* identifies the operation in its group */
     int64_t size;
     uint64_t bytes; /* the largest number of bytes that a part states; 0 if unknown */
     /* number of members that the events of the group state, else number of cores that took part */
@@ -97,9 +98,9 @@ void mrd_gather_finish(mrd_gather *gather);
  * share this name, and their parts may be mixed up.
  */
 uint32_t mrd_gather_takers(const mrd_gather *gather, uint32_t group, uint32_t *ret_members);
-/* Returns true if the core took part in an earlier collective of this group of cores, but not in
- * the current collective. Only valid inside `done` for the current collective. */
-bool mrd_gather_lacks(const mrd_gather *gather, uint32_t group, uint32_t core);
+/* Returns the number of the last collective of this group in which the core took part. Numbers begin
+ * with 1, and the low half of mrd_gathered.id has them. 0 if the core took part in none. */
+uint32_t mrd_gather_joined(const mrd_gather *gather, uint32_t group, uint32_t core);
 /* Returns how many parts of collectives were ignored because they belong to groups of cores beyond
  * the first MRD_GATHER_GROUPS. */
 uint64_t mrd_gather_left_out(const mrd_gather *gather);

@@ -6,7 +6,6 @@
 #include "base/map.h"
 #include "base/obj.h"
 #include "base/vec.h"
-#include "trace/analysis/gather.h"
 #include "trace/analysis/launches.h"
 #include "trace/model/arg_keys.h"
 
@@ -65,7 +64,7 @@ struct mrd_report {
     mrd_ev_ns end;        /* end of the recording, if known */
     mrd_balance *balance; /* comparison of the workers' program phases (trace/analysis/balance.h) */
     mrd_what_if *what_if;
-    bool *waits; /* indexed by worker: the worker is in a collective that did not end */
+    mrd_absence *absence;
     mrd_report_totals totals;
     /* messages: SendRecv kernels may be single messages instead of all-to-alls */
     bool any, messages;
@@ -106,7 +105,6 @@ workers_make(mrd_report *r, const mrd_sink_env *env)
 {
     r->n_all = mrd_workers_count(r->who);
     r->all = calloc(r->n_all + 1, sizeof(*r->all));
-    r->waits = calloc(r->n_all + 1, sizeof(*r->waits));
     for (uint32_t i = 0; r->all != NULL && i < r->n_all; i++) {
         const mrd_worker *w = mrd_workers_at(r->who, i);
 
@@ -124,6 +122,7 @@ workers_make(mrd_report *r, const mrd_sink_env *env)
                                  .unmeasured = (w->waits_known ? 0 : 1u << MRD_REPORT_WAITING) |
                                                (w->host_known ? 0 : 1u << MRD_REPORT_HOST) };
     }
+    r->absence = mrd_absence_new(r->cat, r->who, r->gather);
     r->proof = mrd_proof_new(env, r->who);
     r->lateness = mrd_lateness_new(r->n_all);
     r->host = mrd_host_work_new(r->who, r->n_paces);
@@ -133,7 +132,7 @@ workers_make(mrd_report *r, const mrd_sink_env *env)
     r->step_end = (mrd_ev_ns){ INT64_MAX };
     r->balance = mrd_balance_new(r->cat, r->n_all, env->first, env->last);
     r->what_if = mrd_what_if_new(r->cat, r->who);
-    return r->all != NULL && r->waits != NULL && r->balance != NULL && r->what_if != NULL &&
+    return r->all != NULL && r->absence != NULL && r->balance != NULL && r->what_if != NULL &&
            r->proof != NULL && r->lateness != NULL && r->host != NULL && r->steady != NULL &&
            r->kernels != NULL && r->path != NULL;
 }
@@ -215,6 +214,8 @@ add_span(mrd_report *r, const mrd_work *work, const mrd_event *ev, const uint64_
     mrd_worker_pause gone;
     mrd_report_pause *pause;
 
+    if (work->device)
+        mrd_absence_device(r->absence, work->worker, ev, number);
     if (work->device && mrd_queue_add(&w->queue, launched == NULL ? ev->ts : *launched,
                                       launched != NULL, ev->ts) != MRD_OK)
         r->err = MRD_NOMEM;
@@ -390,11 +391,12 @@ collective_done(void *self, const mrd_gathered *c)
     uint64_t waits = 0, spread = (uint64_t) last->begin.ns - (uint64_t) c->parts[0].begin.ns;
     uint64_t shortest = UINT64_MAX;
     mrd_report_collective *row;
+    mrd_doubts why;
     claim *held;
 
-    if (c->is_left)
-        mrd_absence_note(&(mrd_absence_env){ r->gather, r->who, r->standstill, r->waits }, c,
-                         usual_ns(r, c), &r->totals.absence);
+    if (c->is_left && mrd_absence_note(r->absence, c, usual_ns(r, c),
+                                       c->n > 1 && mrd_proof_of(r->proof, c, &why)) != MRD_OK)
+        r->err = MRD_NOMEM;
     if (c->n < 2 || c->n_open > 0) {
         r->totals.alone += c->n_open == 0;
         return;
@@ -498,6 +500,7 @@ add_gap(mrd_report *r, const mrd_event *ev)
         mrd_worker_time_lose(time_before(r, i, ev->ts), on, ev);
         mrd_standstill_lost(r->standstill, ev);
         mrd_host_work_lose(r->host, i, ev);
+        mrd_absence_lost(r->absence, i, ev);
     }
 }
 
@@ -507,13 +510,18 @@ add_open(mrd_report *r, const mrd_event *ev)
 {
     mrd_event until_end = *ev;
     mrd_work work;
+    uint64_t id;
 
     r->totals.open++;
-    mrd_standstill_open(r->standstill, ev);
     until_end.dur_ns = mrd_ev_after(r->end, ev->ts) ? mrd_ev_diff(r->end, ev->ts) : 0;
-    if (mrd_workers_see(r->who, &until_end, &work) != MRD_WORK_WORKER || work.kind == MRD_CC_NO)
+    if (mrd_workers_see(r->who, &until_end, &work) != MRD_WORK_WORKER)
+        work = (mrd_work){ .kind = MRD_CC_NO };
+    mrd_standstill_open(r->standstill, ev, work.kind != MRD_CC_NO);
+    if (work.device)
+        mrd_absence_device(r->absence, work.worker, ev,
+                           mrd_credible_number(r->cat, r->number_key, ev, &id) ? &id : NULL);
+    if (work.kind == MRD_CC_NO)
         return MRD_OK;
-    r->waits[work.worker] = true;
     return mrd_gather_add(r->gather, work.kind, &work.what, &until_end, work.worker,
                           MRD_GATHER_OPEN);
 }
@@ -526,6 +534,8 @@ add_other(mrd_report *r, const mrd_event *ev)
         return MRD_STATE;
     if (ev->kind == MRD_LOSS)
         add_gap(r, ev);
+    else if (mrd_absence_event(r->absence, ev, NULL) != MRD_OK)
+        r->err = MRD_NOMEM;
     return ev->kind == MRD_SPAN && ev->dur_ns < 0 && (ev->flags & MRD_EV_MISTIMED) == 0
                ? add_open(r, ev)
                : MRD_OK;
@@ -555,6 +565,7 @@ mrd_report_add(mrd_report *r, const mrd_event *ev)
     number = mrd_credible_number(r->cat, r->number_key, ev, &id) ? &id : NULL;
     note_launches(r, ev, number);
     if ((kind != MRD_WORK_WORKER && mrd_credible_other(r->credible, ev, number) != MRD_OK) ||
+        mrd_absence_event(r->absence, ev, kind == MRD_WORK_WORKER ? NULL : number) != MRD_OK ||
         mrd_host_work_add(r->host, kind, &work, ev) != MRD_OK)
         r->err = MRD_NOMEM;
     if (kind != MRD_WORK_BESIDE)
@@ -631,7 +642,6 @@ mrd_report_free(mrd_report *r)
     free(r->collectives);
     free(r->paces);
     free(r->all);
-    free(r->waits);
     free(r->workers);
     mrd_map_fini(&r->by_name);
     mrd_map_fini(&r->by_claim);
@@ -640,6 +650,7 @@ mrd_report_free(mrd_report *r)
     mrd_lateness_free(r->lateness);
     mrd_host_work_free(r->host);
     mrd_steady_free(r->steady);
+    mrd_absence_free(r->absence);
     mrd_balance_free(r->balance);
     mrd_what_if_free(r->what_if);
     mrd_standstill_free(r->standstill);
@@ -696,7 +707,7 @@ drop_empty(mrd_report *r)
     for (size_t i = 0; i < r->n_pauses; i++)
         r->pauses[i].worker = place[r->pauses[i].worker];
     for (size_t i = 0; i < MRD_REPORT_ABSENTS; i++)
-        r->totals.absence.worker[i] = place[r->totals.absence.worker[i]];
+        r->totals.absence.absents[i].worker = place[r->totals.absence.absents[i].worker];
     r->totals.imbalance.worker = place[r->totals.imbalance.worker];
     r->totals.slowdown.worker = place[r->totals.slowdown.worker];
     mrd_step_path_renumber(r->path, place);
@@ -759,6 +770,7 @@ mrd_report_finish(mrd_report *r)
     mrd_err err;
 
     mrd_gather_finish(r->gather);
+    r->totals.absence = mrd_absence_worst(r->absence, r->totals.first);
     judge_claims(r);
     mrd_step_path_finish(r->path);
     if ((err = judge_steady(r)) != MRD_OK ||

@@ -58,6 +58,7 @@
 #include "trace/analysis/judge/host_work.h"
 #include "trace/analysis/judge/lateness.h"
 #include "trace/analysis/judge/proof.h"
+#include "trace/analysis/judge/standstill.h"
 #include "trace/analysis/judge/step_path.h"
 #include "trace/analysis/judge/stuck.h"
 #include "trace/analysis/judge/what_if.h"

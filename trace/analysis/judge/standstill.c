@@ -87,25 +87,20 @@ mrd_standstill_lost(mrd_standstill *standstill, const mrd_event *ev)
 }
 
 void
-mrd_standstill_open(mrd_standstill *standstill, const mrd_event *ev)
+mrd_standstill_open(mrd_standstill *standstill, const mrd_event *ev, bool is_collective)
 {
     const mrd_track *track = mrd_catalog_borrow_track(standstill->cat, ev->track);
     mrd_at_end *end = &standstill->processes[track->process];
 
     standstill->end = mrd_ev_max(standstill->end, ev->ts);
+    if (is_collective || !end->in_collective)
+        end->inside = ev->name;
+    end->in_collective = end->in_collective || is_collective;
     if (end->open++ > 0 && mrd_ev_before(ev->ts, end->start))
         return;
     end->lnc_idx = track->lnc_idx;
     end->name = ev->name;
     end->start = ev->ts;
-}
-
-mrd_ev_ns
-mrd_standstill_last(const mrd_standstill *standstill, mrd_proc_id process)
-{
-    const mrd_at_end *at_end = &standstill->processes[process];
-
-    return mrd_ev_max(at_end->last, at_end->start);
 }
 
 /* Returns true if a span that is still open has lasted for at least `ns`, in any process. */

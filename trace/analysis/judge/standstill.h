@@ -25,10 +25,12 @@ typedef enum { MRD_ENDED_COLLECTIVE, MRD_ENDED_DEVICE, MRD_ENDED_ANY, MRD_ENDED_
 
 typedef struct {
     mrd_proc_id process;
-    uint64_t open;     /* spans that did not end */
-    int64_t lnc_idx;   /* core of the open span that began last; MRD_NONE if the span has no core */
-    mrd_sid name;      /* name of the open span that began last */
-    mrd_ev_ns start;   /* begin of the open span that began last */
+    uint64_t open;   /* spans that did not end */
+    int64_t lnc_idx; /* core of the open span that began last; MRD_NONE if the span has no core */
+    mrd_sid name;    /* name of the open span that began last */
+    mrd_ev_ns start; /* begin of the open span that began last */
+    mrd_sid inside;  /* name of the latest open collective; else the same as `name` */
+    bool in_collective;
     mrd_sid last_name; /* name of the span that ended last; MRD_SID_EMPTY if none ended */
     mrd_ev_ns last;    /* end of the span that ended last */
 } mrd_at_end;
@@ -44,10 +46,7 @@ void mrd_standstill_ended(mrd_standstill *standstill, mrd_proc_id process, mrd_e
  * end of `ev`. */
 void mrd_standstill_lost(mrd_standstill *standstill, const mrd_event *ev);
 /* Adds a span without an end. */
-void mrd_standstill_open(mrd_standstill *standstill, const mrd_event *ev);
-/* Returns the latest time of a process until now: the end of a span, or the begin of an open one.
- * Call before mrd_standstill_finish. */
-mrd_ev_ns mrd_standstill_last(const mrd_standstill *standstill, mrd_proc_id process);
+void mrd_standstill_open(mrd_standstill *standstill, const mrd_event *ev, bool is_collective);
 /* Call after the last event, with the begin and the end of the recording. */
 void mrd_standstill_finish(mrd_standstill *standstill, mrd_ev_ns first, mrd_ev_ns end);
 

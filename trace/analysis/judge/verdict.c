@@ -173,13 +173,15 @@ mrd_report_verdict(const mrd_report *report)
     mrd_ev_ns since;
     mrd_ended kind;
 
-    if (mrd_standstill_since(mrd_report_standstill(report), &since, &kind) ||
-        mrd_report_stuck(report)->n > 0)
+    if (mrd_report_stuck(report)->n > 0 ||
+        (mrd_standstill_since(mrd_report_standstill(report), &since, &kind) &&
+         (absence->workers == 0 || !absence->is_open)))
         return (mrd_verdict){ .kind = MRD_VERDICT_STILL };
-    if (absence->workers > 0 && spent >= MRD_VERDICT_IMPACT &&
-        (verdict.kind < MRD_VERDICT_SOMETIMES || spent > verdict.impact))
+    if (absence->workers > 0 &&
+        (absence->is_split || (spent >= MRD_VERDICT_IMPACT &&
+                               (verdict.kind < MRD_VERDICT_SOMETIMES || spent > verdict.impact))))
         verdict = (mrd_verdict){ .kind = MRD_VERDICT_ABSENT,
-                                 .worker = absence->worker[0],
+                                 .worker = absence->absents[0].worker,
                                  .impact = spent };
     if (verdict.kind < MRD_VERDICT_ABSENT && imbalance->workers > 0)
         verdict = (mrd_verdict){ .kind = MRD_VERDICT_MORE_WORK,

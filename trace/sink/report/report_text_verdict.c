@@ -56,7 +56,7 @@ count_alike(const mrd_at_end *end, size_t n, const mrd_at_end *one)
     size_t alike = 0;
 
     for (size_t i = 0; i < n; i++)
-        alike += (end[i].open > 0) == (one->open > 0) && end[i].name == one->name;
+        alike += (end[i].open > 0) == (one->open > 0) && end[i].inside == one->inside;
     return alike;
 }
 
@@ -80,14 +80,14 @@ elsewhere_words(const mrd_report_text *text, mrd_buf *to)
     if (n < 3 || alike <= n / 2 || alike == n || end[most].open == 0)
         return;
     mrd_buf_fmt(to, " %zu of %zu processes are in " MRD_STR_FMT "; elsewhere", alike, n,
-                MRD_STR_ARG(mrd_catalog_text(cat, end[most].name)));
+                MRD_STR_ARG(mrd_catalog_text(cat, end[most].inside)));
     for (size_t i = 0; i < n && told < RANKS_LISTED; i++) {
         mrd_report_worker of = { .process = end[i].process,
                                  .lnc_idx = MRD_NONE,
                                  .device_idx = MRD_NONE };
         mrd_ev_ns since = end[i].open > 0 ? end[i].start : end[i].last;
 
-        if (end[i].open > 0 && end[i].name == end[most].name)
+        if (end[i].open > 0 && end[i].inside == end[most].inside)
             continue;
         mrd_buf_text(to, told++ == 0 ? " is " : ", ");
         mrd_report_text_label(text, &of, to);
@@ -99,7 +99,8 @@ elsewhere_words(const mrd_report_text *text, mrd_buf *to)
     mrd_buf_fmt(to, n - alike > told ? " and %zu more." : ".", n - alike - told);
 }
 
-static void
+/* Says since when the job stands still. Returns false if it does not. */
+static bool
 still_words(const mrd_report_text *text, mrd_buf *to)
 {
     static const char *const ended[] = { [MRD_ENDED_COLLECTIVE] = "collective",
@@ -111,7 +112,8 @@ still_words(const mrd_report_text *text, mrd_buf *to)
     mrd_ended kind = MRD_ENDED_ANY;
     char dur[3][MRD_DUR_TEXT];
 
-    (void) mrd_standstill_since(still, &since, &kind);
+    if (!mrd_standstill_since(still, &since, &kind))
+        return false;
     mrd_buf_fmt(to,
                 "the job stands still since %s: in the last %s of %s no %s ended, and %" PRIu64
                 " span%s %s open.",
@@ -119,7 +121,7 @@ still_words(const mrd_report_text *text, mrd_buf *to)
                 mrd_text_dur((uint64_t) end.ns - (uint64_t) since.ns, dur[1]),
                 mrd_text_dur((uint64_t) end.ns - (uint64_t) totals->first.ns, dur[2]), ended[kind],
                 totals->open, mrd_plural(totals->open), totals->open == 1 ? "is" : "are");
-    elsewhere_words(text, to);
+    return true;
 }
 
 /* Writes the ranks of a flight recorder's verdict: "ranks 9 and 14". */
@@ -203,39 +205,64 @@ shortened(mrd_str name)
     return end == NULL || end == name.p ? name : (mrd_str){ name.p, (size_t) (end - name.p) };
 }
 
+/* Writes the absent workers of one kind, which begin at *at, and what the recording shows of them.
+ * Advances *at to the next kind. */
+static void
+absent_kind(const mrd_report_text *text, uint32_t *at, mrd_buf *to)
+{
+    static const char *const how[] = {
+        [MRD_ABSENT_NEVER] = "did not come to",
+        [MRD_ABSENT_OTHER] = "did not come to",
+        [MRD_ABSENT_LATE] = "came last to",
+        [MRD_ABSENT_UNSEEN] = "was not seen in",
+    };
+    const mrd_report_absence *absence = &mrd_report_totals_of(text->common.report)->absence;
+    uint64_t first = (uint64_t) mrd_report_totals_of(text->common.report)->first.ns;
+    const mrd_absent *one = &absence->absents[*at];
+    size_t n;
+    const mrd_report_worker *worker = mrd_report_workers(text->common.report, &n);
+    uint32_t listed = absence->workers < MRD_REPORT_ABSENTS ? absence->workers : MRD_REPORT_ABSENTS,
+             begin = *at;
+    char dur[2][MRD_DUR_TEXT];
+
+    for (; *at < listed && absence->absents[*at].kind == one->kind; ++*at) {
+        mrd_buf_text(to, *at > begin ? "; " : "");
+        mrd_report_text_label(text, &worker[absence->absents[*at].worker], to);
+    }
+    if (*at == listed && absence->workers > listed)
+        mrd_buf_fmt(to, " and %" PRIu32 " more", absence->workers - listed);
+    mrd_buf_fmt(to, " %s the last " MRD_STR_FMT ", which began at %s: ", how[one->kind],
+                MRD_STR_ARG(shortened(mrd_catalog_text(text->common.env->catalog, absence->name))),
+                mrd_text_dur((uint64_t) absence->begin.ns - first, dur[0]));
+    mrd_text_dur((uint64_t) one->seen.ns - first, dur[1]);
+    if (one->kind == MRD_ABSENT_NEVER)
+        mrd_buf_fmt(to, "other events were recorded there until %s. ", dur[1]);
+    else if (one->kind == MRD_ABSENT_OTHER)
+        mrd_buf_text(to, "another operation of the group was begun there. ");
+    else if (one->kind == MRD_ABSENT_LATE)
+        mrd_buf_fmt(to, "%s after the others. ", mrd_text_dur(one->later_ns, dur[0]));
+    else
+        mrd_buf_fmt(to,
+                    "the last event was recorded there at %s. Either it did not come, or its "
+                    "part was not recorded. ",
+                    dur[1]);
+}
+
 static void
 absent_words(const mrd_report_text *text, mrd_buf *to)
 {
-    const mrd_report_absence *absence = &mrd_report_totals_of(text->common.report)->absence;
     const mrd_report_totals *totals = mrd_report_totals_of(text->common.report);
-    size_t n;
-    const mrd_report_worker *worker = mrd_report_workers(text->common.report, &n);
-    char dur[3][MRD_DUR_TEXT], share[MRD_TEXT_SHARE];
-    uint32_t told = 0;
-    uint64_t at = (uint64_t) absence->begin.ns - (uint64_t) totals->first.ns;
-    mrd_str name = mrd_catalog_text(text->common.env->catalog, absence->name);
+    const mrd_report_absence *absence = &totals->absence;
+    char dur[MRD_DUR_TEXT], share[MRD_TEXT_SHARE];
 
-    for (; told < absence->workers && told < MRD_REPORT_ABSENTS; told++) {
-        mrd_buf_text(to, told > 0 ? "; " : "");
-        mrd_report_text_label(text, &worker[absence->worker[told]], to);
-    }
-    if (absence->workers > told)
-        mrd_buf_fmt(to, " and %" PRIu32 " more", absence->workers - told);
-    mrd_buf_fmt(
-        to,
-        " did not come to the last " MRD_STR_FMT
-        ", which began at %s: %s last device span ended at %s. ",
-        MRD_STR_ARG(shortened(name)), mrd_text_dur(at, dur[0]),
-        absence->workers > 1 ? "the first one's" : "its",
-        mrd_text_dur((uint64_t) worker[absence->worker[0]].last.ns - (uint64_t) totals->first.ns,
-                     dur[1]));
-    mrd_buf_fmt(to,
-                "The other%s spent %s in it (%s of the workers' time). Either %s %s hung, or %s "
-                "recording ended earlier.",
-                absence->parts == 1 ? "" : "s", mrd_text_dur(absence->spent_ns, dur[2]),
-                mrd_text_share(absence->spent_ns, totals->window_ns, share),
-                absence->workers > 1 ? "they" : "it", absence->workers > 1 ? "have" : "has",
-                absence->workers > 1 ? "their" : "its");
+    for (uint32_t at = 0; at < absence->workers && at < MRD_REPORT_ABSENTS;)
+        absent_kind(text, &at, to);
+    mrd_buf_fmt(to, "The other%s waited %s in it", absence->parts == 1 ? "" : "s",
+                mrd_text_dur(absence->spent_ns, dur));
+    if (!absence->is_open)
+        mrd_buf_fmt(to, " (%s of the workers' time)",
+                    mrd_text_share(absence->spent_ns, totals->window_ns, share));
+    mrd_buf_text(to, absence->is_open ? ", and none has left it." : ".");
 }
 
 /* Returns a pipeline stage if the workers that compute more are exactly the workers of this stage.
@@ -368,8 +395,11 @@ verdict_words(const mrd_report_text *text, const mrd_verdict *verdict, mrd_buf *
         return;
     case MRD_VERDICT_STILL:
         still_words(text, to);
+        elsewhere_words(text, to);
         return;
     case MRD_VERDICT_ABSENT:
+        if (totals->absence.is_open && still_words(text, to))
+            mrd_buf_byte(to, ' ');
         absent_words(text, to);
         return;
     case MRD_VERDICT_MORE_WORK:

@@ -320,6 +320,25 @@ put_collective(mrd_jw *jw, const mrd_report_collective *collective)
     mrd_jw_close(jw, '}');
 }
 
+/* Writes the workers for which the others waited in the last collective. */
+static void
+put_absent(mrd_jw *jw, const mrd_report_absence *absence)
+{
+    static const char *const text[] = { [MRD_ABSENT_NEVER] = "not entered",
+                                        [MRD_ABSENT_OTHER] = "other operation",
+                                        [MRD_ABSENT_LATE] = "late",
+                                        [MRD_ABSENT_UNSEEN] = "unseen" };
+
+    MRD_JW_PUT(jw, "absent", open, '[');
+    for (uint32_t i = 0; i < absence->workers && i < MRD_REPORT_ABSENTS; i++) {
+        mrd_jw_open(jw, '{');
+        MRD_JW_PUT(jw, "worker", u64, absence->absents[i].worker);
+        MRD_JW_PUT(jw, "kind", str, mrd_str_of(text[absence->absents[i].kind]));
+        mrd_jw_close(jw, '}');
+    }
+    mrd_jw_close(jw, ']');
+}
+
 static void
 put_verdict(mrd_jw *jw, const mrd_report *report)
 {
@@ -345,6 +364,8 @@ put_verdict(mrd_jw *jw, const mrd_report *report)
     MRD_JW_PUT(jw, "chance", double, steady.p);
     MRD_JW_PUT(jw, "lasts", bool, steady.lasts);
     put_since(jw, &mrd_report_totals_of(report)->late_since, verdict.kind >= MRD_VERDICT_SOMETIMES);
+    if (verdict.kind == MRD_VERDICT_ABSENT)
+        put_absent(jw, &mrd_report_totals_of(report)->absence);
     mrd_jw_close(jw, '}');
 }
 
