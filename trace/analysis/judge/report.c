@@ -6,6 +6,7 @@
 #include "base/map.h"
 #include "base/obj.h"
 #include "base/vec.h"
+#include "trace/analysis/judge/longest.h"
 #include "trace/analysis/launches.h"
 #include "trace/model/arg_keys.h"
 
@@ -139,34 +140,6 @@ workers_make(mrd_report *r, const mrd_sink_env *env)
 
 /* ---- Time of a worker ---- */
 
-/* Inserts an entry of length `dur` into a list of the `most` longest entries. Returns a pointer to
- * the new entry, or NULL if all entries are longer. */
-#define KEEP_LONGEST(list, n, most, dur)                                                           \
-    keep_longest((list), sizeof((list)[0]), offsetof(__typeof__((list)[0]), dur_ns), &(n), (most), \
-                 (dur))
-
-static void *
-keep_longest(void *list, size_t size, size_t at_dur, size_t *n, size_t most, int64_t dur)
-{
-    char *v = list;
-    size_t at = *n;
-
-    while (at > 0) {
-        int64_t other;
-
-        memcpy(&other, v + (at - 1) * size + at_dur, sizeof(other));
-        if (other >= dur)
-            break;
-        at--;
-    }
-    if (at == most)
-        return NULL;
-    if (*n < most)
-        (*n)++;
-    memmove(v + (at + 1) * size, v + at * size, (*n - 1 - at) * size);
-    return v + at * size;
-}
-
 static void
 note_launches(mrd_report *r, const mrd_event *ev, const uint64_t *number)
 {
@@ -229,7 +202,7 @@ add_span(mrd_report *r, const mrd_work *work, const mrd_event *ev, const uint64_
     w->pub.idle_ns[cause_of(launched, &gone)] += gone.part_ns[MRD_REPORT_IDLE] - gone.loading_ns;
     if (gone.part_ns[MRD_REPORT_UNRECORDED] > 0)
         return;
-    pause = KEEP_LONGEST(r->pauses, r->n_pauses, MRD_REPORT_PAUSES, gone.dur_ns);
+    pause = MRD_LONGEST(r->pauses, r->n_pauses, MRD_REPORT_PAUSES, gone.dur_ns);
     if (pause != NULL)
         *pause = (mrd_report_pause){ .worker = work->worker,
                                      .start = gone.start,
@@ -461,7 +434,7 @@ add_step(mrd_report *r, const mrd_event *ev)
     pace->total_ns += (uint64_t) ev->dur_ns;
     pace->min_ns = ev->dur_ns < pace->min_ns ? ev->dur_ns : pace->min_ns;
     pace->max_ns = ev->dur_ns > pace->max_ns ? ev->dur_ns : pace->max_ns;
-    if ((slow = KEEP_LONGEST(r->steps, r->n_steps, MRD_REPORT_STEPS, ev->dur_ns)) != NULL)
+    if ((slow = MRD_LONGEST(r->steps, r->n_steps, MRD_REPORT_STEPS, ev->dur_ns)) != NULL)
         *slow = (mrd_report_step){
             .process = process, .name = ev->name, .start = ev->ts, .dur_ns = ev->dur_ns
         };
