@@ -137,9 +137,8 @@ void mrd_record_whole(mrd_record *record, uint64_t session, mrd_local_ns from);
 void mrd_record_untraced(mrd_record *record, uint64_t session, mrd_local_ns until);
 /* Errors: NOTFOUND. */
 mrd_err mrd_record_stop(mrd_record *record, uint64_t session, mrd_local_ns stop);
-/* Called when the aggregator has listed its sessions, and each was armed or started. `all` is true
- * if it listed all of them. Then a session that arrives later has no events that were read more
- * than two seconds before this call. */
+/* Called when the aggregator has listed its sessions, and each was armed or started. If it listed
+ * `all`, a later session has no events that were read more than two seconds before this call. */
 void mrd_record_sessions_known(mrd_record *record, mrd_local_ns now, bool all);
 /* Sends the window [from, to] of a recorder session. If `to` is in the future, the window is
  * completed then. Errors: NOTFOUND, STATE (not a recorder), LIMIT (triggers), EXISTS (known id). */
