@@ -48,7 +48,7 @@ mrd_record_sessions_known(mrd_record *record, mrd_local_ns now, bool all)
 
     if (mrd_local_diff(now, record->aged) < MRD_WAIT_LATE_ANSWER)
         return;
-    record->kept_until = all ? (mrd_local_ns){ 0 } : record->aged;
+    record->kept_until.ns = all ? 0 : record->aged.ns;
     record->aged = now;
     for (rec_process *process = record->processes; process != NULL; process = process->next)
         age(process->passed, all);
