@@ -194,7 +194,7 @@ mrd_absence_note(mrd_absence *a, const mrd_gathered *c, uint64_t usual_ns, bool 
         worker_seen *w = &a->workers[c->parts[i].core];
 
         w->id = c->id;
-        w->until = is_open ? (mrd_ev_ns){ INT64_MAX } : c->parts[i].end;
+        w->until.ns = is_open ? INT64_MAX : c->parts[i].end.ns;
         spent += (uint64_t) mrd_ev_diff(c->parts[i].end, c->parts[i].begin);
     }
     if (usual_ns == 0 || (!is_open && spent / c->n / MRD_REPORT_ABSENT < usual_ns))
