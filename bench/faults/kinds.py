@@ -235,6 +235,7 @@ KINDS = [
     Kind("O1-gc", S, "gc", "named", lasting("pause 20 {size} gc.collect"), "40 ms of garbage collection in each 20th step", size=lambda rng: 40),
     Kind("O2-neighbour", S, "starved", "named", neighbour, "three other programs on the CPU of a rank"),
     Kind("O6-input", S, "input", "named", lasting("pause 1 {size} DataLoader"), "input takes 8 ms longer in each step", size=lambda rng: 8),
+    Kind("O6-input-from-middle", S, "input", "named", lasting("pause 1 {size} DataLoader"), "the same from the middle of the recording on", size=lambda rng: 8, mid=True),
     Kind("O6-input-stalls", S, "input", "named", lasting("pause 25 {size} DataLoader"), "input takes 60 ms longer in each 25th step", size=lambda rng: 60),
     Kind("O7-lock", S, "host code", "named", lasting("pause 1 {size} lock"), "the host waits 4 ms for a lock in each step", size=lambda rng: 4),
     Kind("O7-host-cpu", S, "host code", "named", lasting("burn 1 {size} python"), "the host computes 3 ms more in each step", size=lambda rng: 3),
