@@ -28,7 +28,7 @@ late_between(uint64_t n, uint64_t from, uint64_t to, uint64_t every)
     for (uint64_t i = 0; i < n; i++) {
         bool late = i >= from && i < to && i % every == 0;
 
-        mrd_onset_add(onset, (mrd_ev_ns){ (int64_t) (1000 * i) }, i / 2,
+        mrd_onset_add(onset, (mrd_ev_ns){ (int64_t) (1000 * i) },
                       late ? LATE : (uint32_t) below(WORKERS),
                       late ? 300000 + below(100000) : below(50000));
     }
@@ -42,7 +42,7 @@ near(const mrd_onset_change *change, uint64_t at, uint64_t by)
 {
     uint64_t i = (uint64_t) change->at.ns / 1000;
 
-    return change->step == i / 2 && i + by >= at && i <= at + by;
+    return change->number == i && i + by >= at && i <= at + by;
 }
 
 TEST(late_since)

@@ -53,7 +53,7 @@ TEST(the_p_value_is_never_too_small)
             uint32_t who = below(3) == 0 ? (uint32_t) below(WORKERS) : 0;
 
             ns_of[b][who] = below(5) == 0 ? 0 : below(size);
-            mrd_steady_add(s, (mrd_ev_ns){ (int64_t) b }, 0, who, ns_of[b][who]);
+            mrd_steady_add(s, (mrd_ev_ns){ (int64_t) b }, who, ns_of[b][who]);
             sum += ns_of[b][0];
         }
         exact = (double) WORKERS * (double) as_much(ns_of, sum) / (double) all;
@@ -74,8 +74,8 @@ recorded(int n, uint32_t workers, bool (*is_late)(int i, int n), uint64_t late, 
 
     CHECK(s != NULL);
     for (int i = 0; i < n; i++)
-        mrd_steady_add(s, (mrd_ev_ns){ i }, (uint64_t) i,
-                       is_late(i, n) ? 1 : (uint32_t) i % workers, is_late(i, n) ? late : noise);
+        mrd_steady_add(s, (mrd_ev_ns){ i }, is_late(i, n) ? 1 : (uint32_t) i % workers,
+                       is_late(i, n) ? late : noise);
     says = mrd_steady_of(s, 1, workers);
     mrd_steady_free(s);
     return says;
@@ -158,7 +158,7 @@ TEST(nobody_was_late)
     REQUIRE(s != NULL);
     CHECK(mrd_steady_of(s, 0, 2).p == 1 && !mrd_steady_of(s, 0, 2).lasts);
     for (int i = 0; i < 100; i++)
-        mrd_steady_add(s, (mrd_ev_ns){ 0 }, 0, 0, 0);
+        mrd_steady_add(s, (mrd_ev_ns){ 0 }, 0, 0);
     CHECK(mrd_steady_of(s, 0, 2).p == 1 && !mrd_steady_of(s, 0, 2).lasts);
     mrd_steady_free(s);
 }

@@ -353,7 +353,7 @@ add_late(mrd_report *r, const mrd_gathered *c, claim *held, uint64_t waits)
     late->own_wait_ns += own;
     late->longest_wait_ns = own > late->longest_wait_ns ? own : late->longest_wait_ns;
     late->caused_ns += waits;
-    mrd_steady_add(r->steady, last->begin, mrd_step_path_totals(r->path)->steps, last->core, own);
+    mrd_steady_add(r->steady, last->begin, last->core, own);
 }
 
 static void
@@ -395,7 +395,7 @@ collective_done(void *self, const mrd_gathered *c)
     held->matched++;
     if (c->is_tie) {
         r->totals.ties++;
-        mrd_steady_add(r->steady, last->begin, mrd_step_path_totals(r->path)->steps, last->core, 0);
+        mrd_steady_add(r->steady, last->begin, last->core, 0);
     } else {
         add_late(r, c, held, waits);
     }

@@ -352,7 +352,7 @@ mrd_step_path_over(mrd_step_path *step_path)
     block = block_of(step_path, step_path->totals.steps);
     block->steps++;
     block->ns += (uint64_t) mrd_ev_diff(step_path->end, step_path->begin);
-    mrd_onset_add(step_path->onset, step_path->begin, step_path->totals.steps, 0,
+    mrd_onset_add(step_path->onset, step_path->begin, 0,
                   (uint64_t) mrd_ev_diff(step_path->end, step_path->begin));
     for (uint32_t i = 0; i < step_path->n; i++) {
         mrd_step_account account;
@@ -432,6 +432,12 @@ mrd_step_path_trend(const mrd_step_path *step_path)
             v[kept++] = (double) block->ns / (double) block->steps;
     }
     return mrd_trend_of(v, kept, true);
+}
+
+uint64_t
+mrd_step_path_at(const mrd_step_path *step_path, mrd_ev_ns at)
+{
+    return mrd_onset_number_at(step_path->onset, at);
 }
 
 mrd_err

@@ -129,6 +129,9 @@ const mrd_step_block *mrd_step_path_blocks(const mrd_step_path *step_path, size_
 /* Returns the trend of the mean step of each block of mrd_step_path_blocks. The last block is left
  * out if it has fewer steps. */
 mrd_trend mrd_step_path_trend(const mrd_step_path *step_path);
+/* Returns the number of the step, from 0, that began last at this time or before it. In recordings
+ * with more than MRD_ONSET_MOST steps it may be the number of a step shortly before. */
+uint64_t mrd_step_path_at(const mrd_step_path *step_path, mrd_ev_ns at);
 /* Finds the changes of the steps' duration. Fails as mrd_onset_of does. */
 mrd_err mrd_step_path_changes(const mrd_step_path *step_path, mrd_onset_result *ret);
 const mrd_step_worker *mrd_step_path_worker(const mrd_step_path *step_path, uint32_t worker);

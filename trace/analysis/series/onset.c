@@ -6,7 +6,6 @@
 
 typedef struct {
     mrd_ev_ns at;
-    uint64_t step;
     uint64_t ns;
     uint32_t worker;
     uint64_t number; /* how many values were added before this one */
@@ -46,7 +45,7 @@ mixed(uint64_t number)
 }
 
 void
-mrd_onset_add(mrd_onset *onset, mrd_ev_ns at, uint64_t step, uint32_t worker, uint64_t ns)
+mrd_onset_add(mrd_onset *onset, mrd_ev_ns at, uint32_t worker, uint64_t ns)
 {
     uint64_t number = onset->added++;
 
@@ -56,7 +55,7 @@ mrd_onset_add(mrd_onset *onset, mrd_ev_ns at, uint64_t step, uint32_t worker, ui
         onset->failed = true;
         return;
     }
-    onset->samples[onset->n++] = (sample){ at, step, ns, worker, number };
+    onset->samples[onset->n++] = (sample){ at, ns, worker, number };
     if (onset->n < MRD_ONSET_MOST)
         return;
     onset->mask = 2 * onset->mask + 1;
@@ -65,6 +64,16 @@ mrd_onset_add(mrd_onset *onset, mrd_ev_ns at, uint64_t step, uint32_t worker, ui
         if ((mixed(onset->samples[i].number) & onset->mask) == 0)
             onset->samples[onset->n++] = onset->samples[i];
     }
+}
+
+uint64_t
+mrd_onset_number_at(const mrd_onset *onset, mrd_ev_ns at)
+{
+    uint64_t number = 0;
+
+    for (uint32_t i = 0; i < onset->n && !mrd_ev_after(onset->samples[i].at, at); i++)
+        number = onset->samples[i].number;
+    return number;
 }
 
 /* Leaves out changes between two high parts, and between two low parts. */
@@ -177,7 +186,7 @@ mrd_onset_of(const mrd_onset *onset, uint32_t worker, double effect, bool merged
         const sample *at = &onset->samples[found.change[i].at];
 
         if (!merged || kept[i])
-            ret->change[ret->n++] = (mrd_onset_change){ at->at, at->step, found.change[i].before,
+            ret->change[ret->n++] = (mrd_onset_change){ at->at, at->number, found.change[i].before,
                                                         found.change[i].after };
     }
     return MRD_OK;

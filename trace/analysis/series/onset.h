@@ -9,7 +9,7 @@
  * Answer   the changes of the level that trace/analysis/series/change_point.h finds. A part of the recording is high
  *          if its level is more than half of the highest part's level.
  *
- * Memory   40 bytes for each stored value. Threads: belongs to one thread.
+ * Memory   32 bytes for each stored value. Threads: belongs to one thread.
  */
 #ifndef MRD_TRACE_ONSET_H
 #define MRD_TRACE_ONSET_H
@@ -25,14 +25,16 @@ typedef struct mrd_onset mrd_onset;
 
 mrd_onset *mrd_onset_new(void);        /* returns NULL if out of memory */
 void mrd_onset_free(mrd_onset *onset); /* accepts NULL */
-/* Adds a value. `at` is its time, `step` the number of the step in which it lies, and `worker` the
- * worker to which it belongs. For all other workers the value is 0. If this needs more memory than
- * there is, mrd_onset_of fails later. */
-void mrd_onset_add(mrd_onset *onset, mrd_ev_ns at, uint64_t step, uint32_t worker, uint64_t ns);
+/* Adds a value. `at` is its time, and `worker` the worker to which it belongs. For all other workers
+ * the value is 0. If this needs more memory than there is, mrd_onset_of fails later. */
+void mrd_onset_add(mrd_onset *onset, mrd_ev_ns at, uint32_t worker, uint64_t ns);
+/* Returns the number, from 0, of the last stored value with a time not after `at`. 0 if there is
+ * none. */
+uint64_t mrd_onset_number_at(const mrd_onset *onset, mrd_ev_ns at);
 
 typedef struct {
-    mrd_ev_ns at; /* time of the first value after the change */
-    uint64_t step;
+    mrd_ev_ns at;               /* time of the first value after the change */
+    uint64_t number;            /* number of this value, from 0 */
     double before_ns, after_ns; /* levels of the neighbouring parts */
 } mrd_onset_change;
 

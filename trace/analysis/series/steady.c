@@ -57,9 +57,9 @@ widen(mrd_steady *steady)
 }
 
 void
-mrd_steady_add(mrd_steady *steady, mrd_ev_ns at, uint64_t step, uint32_t worker, uint64_t ns)
+mrd_steady_add(mrd_steady *steady, mrd_ev_ns at, uint32_t worker, uint64_t ns)
 {
-    mrd_onset_add(steady->onset, at, step, worker, ns);
+    mrd_onset_add(steady->onset, at, worker, ns);
     if (steady->n == steady->width * MRD_STEADY_BLOCKS)
         widen(steady);
     steady->ns[worker * MRD_STEADY_BLOCKS + steady->n++ / steady->width] += ns;

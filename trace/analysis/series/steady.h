@@ -36,9 +36,8 @@ typedef struct mrd_steady mrd_steady;
 mrd_steady *mrd_steady_new(size_t workers); /* returns NULL if out of memory */
 void mrd_steady_free(mrd_steady *steady);   /* accepts NULL */
 /* Adds a collective in which the other workers waited `ns` for this worker alone. `ns` is 0 if no
- * single worker came last. `at` is the time when the last worker came, and `step` the number of the
- * step. */
-void mrd_steady_add(mrd_steady *steady, mrd_ev_ns at, uint64_t step, uint32_t worker, uint64_t ns);
+ * single worker came last. `at` is the time when the last worker came. */
+void mrd_steady_add(mrd_steady *steady, mrd_ev_ns at, uint32_t worker, uint64_t ns);
 
 typedef struct {
     /* p value of the test (see the head of this file); 1 if no other worker waited for this one */

@@ -321,12 +321,12 @@ changes_words(const mrd_report_totals *totals, mrd_buf *to)
         if (changes->n == 1)
             mrd_buf_fmt(to,
                         "steps take %.1f %% %s since step %" PRIu64 " (at %s): %s instead of %s",
-                        fabs(by), by > 0 ? "longer" : "less", change->step,
+                        fabs(by), by > 0 ? "longer" : "less", change->number,
                         mrd_text_dur(at, dur[0]), mrd_text_dur((uint64_t) change->after_ns, dur[1]),
                         mrd_text_dur((uint64_t) change->before_ns, dur[2]));
         else
             mrd_buf_fmt(to, "%s%+.1f %% at step %" PRIu64 " (%s)", i > 0 ? ", " : "", by,
-                        change->step, mrd_text_dur(at, dur[0]));
+                        change->number, mrd_text_dur(at, dur[0]));
     }
 }
 

@@ -342,6 +342,7 @@ since_words(const mrd_report_text *text, mrd_buf *to)
         [MRD_ONSET_OFTEN] = { " Its lateness changed several times, first at ", "." },
     };
     const mrd_report_totals *totals = mrd_report_totals_of(text->common.report);
+    const mrd_step_path *path = mrd_report_path(text->common.report);
     const mrd_onset_result *since = &totals->late_since;
     size_t n = since->kind == MRD_ONSET_BETWEEN || since->kind == MRD_ONSET_PAUSED ? 2
                : since->kind <= MRD_ONSET_ALWAYS                                   ? 0
@@ -353,8 +354,8 @@ since_words(const mrd_report_text *text, mrd_buf *to)
         uint64_t at = (uint64_t) since->change[i].at.ns - (uint64_t) totals->first.ns;
 
         mrd_buf_text(to, i > 0 ? " to " : "");
-        if (mrd_step_path_totals(mrd_report_path(text->common.report))->steps > 0)
-            mrd_buf_fmt(to, "step %" PRIu64 " (at %s)", since->change[i].step,
+        if (mrd_step_path_totals(path)->steps > 0)
+            mrd_buf_fmt(to, "step %" PRIu64 " (at %s)", mrd_step_path_at(path, since->change[i].at),
                         mrd_text_dur(at, dur));
         else
             mrd_buf_text(to, mrd_text_dur(at, dur));

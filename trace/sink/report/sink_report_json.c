@@ -201,9 +201,9 @@ put_path(mrd_jw *jw, const mrd_catalog *cat, const mrd_report *report)
     mrd_jw_close(jw, '}');
 }
 
-/* Writes the changes of a level as an array. */
+/* Writes the changes of a level as an array, with the steps of `path` in which they are. */
 static void
-put_changes(mrd_jw *jw, const mrd_onset_result *changes)
+put_changes(mrd_jw *jw, const mrd_step_path *path, const mrd_onset_result *changes)
 {
     MRD_JW_PUT(jw, "changes", open, '[');
     for (size_t i = 0; i < changes->n; i++) {
@@ -211,7 +211,7 @@ put_changes(mrd_jw *jw, const mrd_onset_result *changes)
 
         mrd_jw_open(jw, '{');
         MRD_JW_PUT(jw, "at_ns", i64_text, change->at.ns);
-        MRD_JW_PUT(jw, "step", u64, change->step);
+        MRD_JW_PUT(jw, "step", u64, mrd_step_path_at(path, change->at));
         MRD_JW_PUT(jw, "before_ns", double, change->before_ns);
         MRD_JW_PUT(jw, "after_ns", double, change->after_ns);
         mrd_jw_close(jw, '}');
@@ -221,8 +221,9 @@ put_changes(mrd_jw *jw, const mrd_onset_result *changes)
 
 /* Writes since when the worker of the verdict is late; null if no worker was tested. */
 static void
-put_since(mrd_jw *jw, const mrd_onset_result *since, bool tested)
+put_since(mrd_jw *jw, const mrd_report *report, bool tested)
 {
+    const mrd_onset_result *since = &mrd_report_totals_of(report)->late_since;
     static const char *const text[] = {
         [MRD_ONSET_UNKNOWN] = "too few",      [MRD_ONSET_ALWAYS] = "no change",
         [MRD_ONSET_SINCE] = "since",          [MRD_ONSET_UNTIL] = "until",
@@ -237,7 +238,7 @@ put_since(mrd_jw *jw, const mrd_onset_result *since, bool tested)
     }
     mrd_jw_open(jw, '{');
     MRD_JW_PUT(jw, "kind", str, mrd_str_of(text[since->kind]));
-    put_changes(jw, since);
+    put_changes(jw, mrd_report_path(report), since);
     mrd_jw_close(jw, '}');
 }
 
@@ -256,7 +257,7 @@ put_trend(mrd_jw *jw, const mrd_report *report)
     MRD_JW_PUT(jw, "p", double, trend.p);
     MRD_JW_PUT(jw, "change_ns", double, trend.change);
     MRD_JW_PUT(jw, "ns_per_step", double, width > 0 ? trend.slope / width : 0);
-    put_changes(jw, &mrd_report_totals_of(report)->step_changes);
+    put_changes(jw, mrd_report_path(report), &mrd_report_totals_of(report)->step_changes);
     mrd_jw_close(jw, '}');
 }
 
@@ -363,7 +364,7 @@ put_verdict(mrd_jw *jw, const mrd_report *report)
                  : (mrd_steadiness){ .p = 1 };
     MRD_JW_PUT(jw, "chance", double, steady.p);
     MRD_JW_PUT(jw, "lasts", bool, steady.lasts);
-    put_since(jw, &mrd_report_totals_of(report)->late_since, verdict.kind >= MRD_VERDICT_SOMETIMES);
+    put_since(jw, report, verdict.kind >= MRD_VERDICT_SOMETIMES);
     if (verdict.kind == MRD_VERDICT_ABSENT)
         put_absent(jw, &mrd_report_totals_of(report)->absence);
     mrd_jw_close(jw, '}');
