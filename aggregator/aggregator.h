@@ -59,7 +59,7 @@ typedef struct {
     int64_t max_sessions, max_open_sessions;
     /* maximum number of gaps in the sequence numbers of one agent's frames; default 16384 */
     int64_t node_gaps;
-    /* bytes that must stay free on the store's disk: default 1 GiB; -1 means 0 */
+    /* number of bytes that must stay free on the store's disk; 0 means 1 GiB, and -1 means none */
     int64_t disk_reserve;
     /* a node that sent no frame for this long counts as disconnected; default 5 s */
     mrd_dur_ns node_timeout_ns;
@@ -79,7 +79,7 @@ typedef struct {
     /* Modes of sessions that jobs request (see mrd_core_limits). These strings must live until
      * mrd_aggregator_close. NULL means "off" for job_default, and "" for job_allow. */
     const char *job_default, *job_allow;
-    /* maximum number of open sessions that jobs requested: in total, and of one user; by default
+    /* maximum numbers of open sessions that jobs requested, in total and for one user; by default
      * jobs get no session */
     int64_t job_sessions, job_sessions_user;
     /* maximum size in bytes of a Perfetto file; by default a profile is one file of any size */
@@ -93,9 +93,8 @@ typedef struct {
     const char *export_targets;
     /* true if exported files belong to the user of the session's job */
     bool export_owner;
-    /* export_path: path below export_to, default {date}/{session}; cluster: value of {cluster} in
-     * this path, default "" */
-    const char *export_path, *cluster;
+    const char *export_path;       /* path below export_to; default "{date}/{session}" */
+    const char *cluster;           /* value of {cluster} in this path; default "" */
     int64_t export_rate;           /* maximum speed of exports in bytes/s; default no limit */
     mrd_converter_settings viewer; /* viewer of device profiles; if zeroed, no viewer runs */
 } mrd_aggregator_options;

@@ -456,8 +456,8 @@ mrd_csr_key_hash(mrd_str request, char hash[MRD_SHA256_HEX], mrd_why *why)
     return MRD_OK;
 }
 
-/* Makes a store of the authorities that may issue clients' certificates, and of their revocation
- * lists: `ca` and those of the file `path`. Either may be NULL. If the file cannot be read, returns
+/* Makes a store of the authorities that may issue clients' certificates, with their revocation
+ * lists. The authorities are `ca` and all authorities in the file `path`. Either may be NULL. If the file cannot be read, returns
  * AUTH, so that no certificate is accepted. The file might revoke it. The caller frees the store. */
 static mrd_err
 authorities_load(X509 *ca, const char *path, X509_STORE **ret_store, mrd_why *why)

@@ -58,10 +58,9 @@ typedef struct arena_block {
 
 typedef struct {
     arena_block *first;
-    /* used: bytes used in all blocks; in_block: bytes used in the first block; block_cap: size of
-     * the first block */
-    size_t used, in_block, block_cap;
-    bool starved; /* an allocation failed */
+    size_t used;                /* bytes used in all blocks */
+    size_t in_block, block_cap; /* bytes used in the first block, and its size */
+    bool starved;               /* an allocation failed */
 } arena;
 
 static void *

@@ -101,8 +101,8 @@ mrd_clock_text(const mrd_align *const *tables, size_t count, mrd_buf *to)
 #define COLUMNS 1200 /* maximum number of points per line of the picture */
 
 typedef struct {
-    /* a point of the picture: t in s, the other values in us; the mean rate of the epoch is removed
-     * from lo, hi and est */
+    /* A point of the picture. t is in s, and the other values are in us. The mean rate of the epoch
+     * is removed from lo, hi and est. */
     double t, lo, hi, est, width;
     bool first; /* this is the first point of its epoch */
 } plot_point;

@@ -44,9 +44,10 @@ typedef struct {
 } mrd_timeprobe_options;
 
 typedef struct {
-    /* pairs: pairs of packets; sent: packets without warm-up packets; answered: answers to these */
-    uint64_t pairs, sent, answered;
-    uint64_t lost; /* packets without an answer within a second */
+    uint64_t pairs;    /* pairs of packets */
+    uint64_t sent;     /* packets, except warm-up packets */
+    uint64_t answered; /* answers to the packets in `sent` */
+    uint64_t lost;     /* packets without an answer within a second */
     /* received packets that do not answer this client, because their tag, session or number is
      * wrong */
     uint64_t foreign;

@@ -71,12 +71,12 @@ typedef struct {
 } mrd_traces_options;
 
 typedef struct {
-    /* files: trace files that were read; left_alone: files that were skipped, because they are of
-     * an unknown kind or were already read; failed: files that could not be read */
-    uint64_t files, left_alone, failed;
-    /* begun: emitted events; refused: emitted events that were not accepted; dropped: records of
-     * files that are not events */
-    uint64_t begun, refused, dropped;
+    uint64_t files; /* trace files that were read */
+    /* files that were skipped, because they are of an unknown kind or were already read */
+    uint64_t left_alone;
+    uint64_t failed;         /* files that could not be read */
+    uint64_t begun, refused; /* emitted events, and how many of them were not accepted */
+    uint64_t dropped;        /* records of files that are not events */
 } mrd_traces_stats;
 
 mrd_err mrd_traces_open(const mrd_traces_options *options, mrd_traces **ret_traces, mrd_why *why);

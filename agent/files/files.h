@@ -128,7 +128,7 @@ typedef struct {
     /* numbers of capture files; duplicates are files that the cluster already had */
     uint64_t found, delivered, duplicates, failed, left_out;
     uint64_t bytes_sent;
-    uint64_t waiting; /* files that were found and are neither sent nor given up yet */
+    uint64_t waiting; /* files that were found and still have to be sent */
     /* files that were found but not sent, because the table already had max_files files */
     uint64_t beyond;
     uint64_t refused; /* links and files of other users, which are never sent */

@@ -42,8 +42,8 @@ typedef struct {
     /* state of the process as the letter in /proc/PID/stat; 'X' if it ended, '?' if unknown */
     char state;
     mrd_local_ns state_at; /* since when `state` is unchanged */
-    /* quiet: RAW time since when the process makes no progress; idle: since when it does no work
-     * either. Defined as in mrd_hang_rank */
+    /* RAW times since when the process makes no progress, and since when it does no work either;
+     * defined as in mrd_hang_rank */
     mrd_local_ns quiet, idle;
     const char *lost;     /* why the process's counts are incomplete; "" if they are complete */
     mrd_local_ns watched; /* RAW time since when this agent watches the process */

@@ -24,9 +24,8 @@ typedef struct entry {
     int64_t pid;
     mrd_local_ns deadline;
     entry_phase phase;
-    /* models_seen: version of the table of models when the request was last sent; chosen: hash of
-     * the models that the request selected then */
-    uint64_t models_seen, chosen;
+    uint64_t models_seen; /* version of the table of models when the request was last sent */
+    uint64_t chosen;      /* hash of the models that the request selected then */
 } entry;
 
 typedef struct {

@@ -345,7 +345,7 @@ change_file(void *self, void *of, const mrd_job_told *told, mrd_local_ns now)
         asks_after_all(self, of, mrd_str_of(told->request), now);
 }
 
-/* Handles that a job file is gone or says that the job ended. The job ends on this node when all
+/* Handles a job file that was removed, or that states the end of the job. The job ends on this node when all
  * its files have ended. */
 static void
 end_file(void *self, void *of, mrd_local_ns now)

@@ -18,8 +18,8 @@
 #include "capture/ring/ring_note.h"
 #include "capture/ring/ring_owner.h"
 
-/* Maximum number of processes that have notes of losses. A user may have at most as much as is
- * still free. */
+/* Maximum number of processes that have notes of losses. A user may have half of the
+ * places that other users leave. */
 #define NOTES_MAX 4096u
 /* Maximum number of notes of one process that were renamed (taken) and not removed yet. */
 #define TAKEN_MAX 64u

@@ -179,7 +179,7 @@ mrd_node_absolute_solve(mrd_node_clock *clock, size_t i, const char *name,
     for (int k = 0; k < MRD_ABSOLUTES && err == MRD_OK && n > 0; k++) {
         if (boot_clock->absolute[k].contradicting > 0 || all[k].n == 0)
             continue;
-        /* The kinds of absolute clock are added one after the other. A kind that contradicts the
+        /* Each kind of absolute clock is added to the kinds before it. A kind that contradicts the
          * packets is removed again, and the other kind stays in use. */
         memcpy(sum.v + sum.n, all[k].v, all[k].n * sizeof(*sum.v));
         sum.n += all[k].n;

@@ -34,8 +34,7 @@ struct merge_check {
     mrd_collectives *cc;
     part *parts;
     size_t n_parts, cap_parts;
-    /* for each track: index of its participant in `parts` plus 1; 0 if the track has no participant
-     * yet */
+    /* indexed by track; index of its participant in `parts` plus 1, or 0 if it has none yet */
     uint32_t *part_of;
     int64_t *longest; /* for each track: duration of the longest execution, in ns */
     /* string id of the name of executions; 0 if the catalog lacks that name */

@@ -196,8 +196,8 @@ usual_scatter(const coll_solver *solver)
 
 /* Results of the solved processes: when each collective ended, in session time, and its limits. */
 typedef struct {
-    /* for each collective: its end, upper and lower limit; NAN, INFINITY and -INFINITY while
-     * unknown */
+    /* Indexed by collective. Its end and the upper and lower limit of the end, which are NAN,
+     * INFINITY and -INFINITY while unknown. */
     double *at, *up, *down;
     double *reach; /* for each collective: by how many ns `at` may be wrong */
     double *sum;

@@ -99,7 +99,7 @@ typedef struct {
     double *a, *b;
     /* for each process: true if a chain of shared collectives connects it to the reference */
     bool *known;
-    /* for each collective: its end in session time, by the fitted lines; NAN if unknown */
+    /* indexed by collective; its end in session time by the fitted lines, or NAN if unknown */
     double *v;
     double *x, *y, *w; /* scratch memory for line fits, n entries each */
     size_t reference;

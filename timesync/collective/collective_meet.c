@@ -56,7 +56,7 @@ typedef struct {
     size_t n_takers, base;
     uint32_t *who;             /* per observation: index in `takers` of its participant */
     const mrd_coll_obs **mine; /* the observations of the group, sorted by participant, then time */
-    /* for each observation: shortest span of this participant in this kind of collective; 0 if
+    /* indexed by observation; shortest span of this participant in this kind of collective, or 0 if
      * unknown */
     int64_t *lengths;
     /* for each observation: true if its end has the usual distance from the base participant's

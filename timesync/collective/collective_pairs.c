@@ -29,7 +29,7 @@ typedef struct {
     const coll_part *parts;
     size_t n;
     uint32_t process;
-    const double *at; /* for each collective: its end in session time; NAN if unknown */
+    const double *at; /* indexed by collective; its end in session time, or NAN */
     bool lasting;     /* the collectives are matched by lasting sequence numbers (mrd_coll_obs) */
     bool restarting;  /* the collectives are matched by sequence numbers that may begin again */
 } series;

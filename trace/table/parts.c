@@ -75,8 +75,8 @@ struct mrd_parts {
     table *tables;
     bool hive;
     /* Scratch space for one column of a row group, from here to `texts`. */
-    /* for each SID: index of its text in the dictionary of this row group; NO_ENTRY if it is not
-     * there */
+    /* indexed by SID; index of its text in the dictionary of this row group, or NO_ENTRY if it is
+     * not there */
     uint32_t *entry;
     mrd_sid *sids;    /* the SID of each entry of the dictionary */
     uint32_t *tracks; /* the tracks that occur in the row group */

@@ -25,8 +25,8 @@ typedef struct {
 
 typedef struct {
     mrd_hbm_row row;
-    /* total: a sample stated the memory's total use; changed: a row has to be emitted */
-    bool total, changed;
+    bool total;   /* a sample stated the memory's total use */
+    bool changed; /* a row has to be emitted */
 } hbm_memory;
 
 struct mrd_hbm {

@@ -158,7 +158,7 @@ is_used(const mrd_core *core, const mrd_session *session)
         if (core->pending[i].session == session)
             return true;
     }
-    /* Waits while somebody reads the directory or work in it is running. A write of the manifest
+    /* Waits while the directory is being read, or work in it is running. A write of the manifest
      * would even create the directory again. */
     return session->served > 0 || mrd_session_is_merging(session) || session->save.writing != 0 ||
            session->measuring || mrd_session_is_converting(session) ||

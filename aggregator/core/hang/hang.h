@@ -208,7 +208,7 @@ size_t mrd_hang_step(mrd_hang *hang, mrd_local_ns now);
 /* Returns the verdict with the index i, or NULL if there are fewer verdicts. The verdicts of jobs
  * that make no progress come first. Withdrawn verdicts follow, the newest first. */
 const mrd_hang_verdict *mrd_hang_get(const mrd_hang *hang, size_t i);
-/* Of the verdicts that the last mrd_hang_step gave or withdrew, returns the one with the index i.
+/* Returns verdict number i (from 0) of the verdicts that the last mrd_hang_step gave or withdrew.
  * NULL if there are fewer. */
 const mrd_hang_verdict *mrd_hang_changed(const mrd_hang *hang, size_t i);
 /* Returns the i-th process of this node that must still send its stacks for a current verdict, and

@@ -51,9 +51,8 @@ typedef struct {
 /* Agents that other agents replaced and that did not return. Events after the last report of such
  * an agent are in no counts. */
 typedef struct {
-    /* runs: number of such agents; unknown: number of them with an unknown `behind` */
-    unsigned runs, unknown;
-    mrd_dur_ns within; /* sum of `behind` of the agents with a known `behind` */
+    unsigned runs, unknown; /* numbers of such agents, and of those with an unknown `behind` */
+    mrd_dur_ns within;      /* sum of `behind` of the agents with a known `behind` */
 } mrd_uncounted;
 
 /* Stored data of a node that the last merge could not use. */
@@ -108,7 +107,7 @@ typedef struct {
      * record is complete. 0 means not yet. */
     mrd_local_ns started, stopped, complete;
     mrd_dur_ns start_bound; /* error bound of the node's clock at `started`; -1 if unknown */
-    mrd_wall_ns lost;       /* if the node is lost: when it was last seen; otherwise 0 */
+    mrd_wall_ns lost;       /* when a lost node was last seen; 0 if it is not lost */
     /* readings of the node's two clocks at the same moment */
     mrd_local_ns local;
     mrd_wall_ns wall;
@@ -140,7 +139,7 @@ typedef struct {
     mrd_node_models *models; /* NULL if an older agent did not report models */
     /* revision of the session's last change that the agent carried out */
     unsigned revision;
-    /* if the agent cannot pause or change a session: the run number of this agent; otherwise 0 */
+    /* run number of an agent that cannot pause or change a session; 0 if it can */
     uint64_t unchangeable;
     /* when the answer to a heartbeat last told the node about the session's last change */
     mrd_local_ns told_change;

@@ -1,5 +1,5 @@
 /* Sums the event counts that all agents of a part reported. A part may have several agents (runs)
- * under one instance id, one after the other or alternating. */
+ * under one instance id, in turn or alternating. */
 #include "aggregator/core/node/part.h"
 
 #include <stdio.h>

@@ -260,8 +260,9 @@ add_absent(mrd_report_absence *to, mrd_absent one)
         to->absents[at] = one;
 }
 
-/* Finds the last participant of a collective that all members entered, if the others waited for it
- * in at least a third of the recording since `first`, and longer than since it came. */
+/* Finds the last participant of a collective that all members entered. The others must have waited
+ * for it in at least a third of the recording since `first`. They must also have waited longer than
+ * all members are inside since then. */
 static void
 judge_late(const mrd_absence *a, const candidate *k, mrd_ev_ns first, mrd_ev_ns until,
            mrd_report_absence *ret)
@@ -338,7 +339,7 @@ mrd_absence_worst(const mrd_absence *a, mrd_ev_ns first)
 
         for (size_t p = 0; p < k->c.n; p++)
             until = mrd_ev_max(until, process_of(a, k->c.parts[p].core)->last);
-        /* of groups with one name, the profile does not show who is in which */
+        /* several groups have this name, and the profile does not show their members */
         if (members > 0 && takers > members)
             continue;
         if (k->c.n < takers)

@@ -3,8 +3,9 @@
  * longest, and says for each of these members what the recording shows. Reports use it to name the
  * workers for which a job waits.
  *
- * Open       a collective that no participant has left. It counts up to the last event of its
- *            participants and of the absent workers, because recordings may end at different times.
+ * Open       a collective that no participant has left. Its length counts up to the last event of
+ *            its participants and of the absent workers, because recordings may end at different
+ *            times.
  * Member     a worker that took part in earlier collectives of the group. A member that waits in a
  *            collective of another group is not named, because it is not the cause.
  * Certain    an absence is certain if the worker's device or its process recorded other work
@@ -25,7 +26,7 @@
 /* a collective that lacks a member is reported after this many times its usual length */
 #define MRD_REPORT_ABSENT 5
 
-/* What the recording shows of a worker for which the others waited. */
+/* Kinds of evidence in the recording for a worker for which the others waited. */
 typedef enum {
     MRD_ABSENT_NEVER,  /* it did other work meanwhile */
     MRD_ABSENT_OTHER,  /* it is in another operation of the group, and most members are not */
@@ -71,7 +72,7 @@ void mrd_absence_device(mrd_absence *absence, uint32_t worker, const mrd_event *
                         const uint64_t *number);
 /* Adds a time in which events of a worker were lost. */
 void mrd_absence_lost(mrd_absence *absence, uint32_t worker, const mrd_event *ev);
-/* Adds a collective, inside `done`. `usual_ns` is 0 if its usual length is unknown. `is_proven`:
+/* Adds a collective. Call it inside the callback mrd_gather_done. `usual_ns` is 0 if its usual length is unknown. `is_proven`:
  * the clocks prove which part began last. Errors: NOMEM. */
 mrd_err mrd_absence_note(mrd_absence *absence, const mrd_gathered *c, uint64_t usual_ns,
                          bool is_proven);

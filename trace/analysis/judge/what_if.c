@@ -109,13 +109,14 @@ mrd_what_if_add(mrd_what_if *what_if, const mrd_balance *balance, const mrd_even
 
 /* ---- Which steps are replayed ---- */
 
-/* Sets the stage and the replica of each record. Returns false if the stages have different numbers
- * of workers. */
+/* Sets the stage and the replica of each record. `stage` and `replica` are indexed by worker,
+ * `in_stage` counts the workers of each stage. Returns false if the stages have different numbers of
+ * workers. */
 static bool
-place_workers(mrd_what_if *what_if, replay *r, uint32_t *stage, uint32_t *replica)
+place_workers(mrd_what_if *what_if, replay *r, uint32_t *stage, uint32_t *replica,
+              uint32_t *in_stage)
 {
     size_t workers = mrd_workers_count(what_if->who), n = 0;
-    uint32_t in_first = 0;
 
     for (uint32_t w = 0; w < workers; w++)
         stage[w] = UINT32_MAX;
@@ -129,10 +130,8 @@ place_workers(mrd_what_if *what_if, replay *r, uint32_t *stage, uint32_t *replic
         if (of >= (int64_t) workers)
             return false;
         stage[w] = of < 0 ? 0 : (uint32_t) of;
-        for (uint32_t other = 0; other < w; other++)
-            replica[w] += stage[other] == stage[w];
+        replica[w] = in_stage[stage[w]]++;
         r->stages = stage[w] >= r->stages ? stage[w] + 1 : r->stages;
-        in_first += stage[w] == 0;
         r->replicas = replica[w] >= r->replicas ? replica[w] + 1 : r->replicas;
         n++;
     }
@@ -142,7 +141,7 @@ place_workers(mrd_what_if *what_if, replay *r, uint32_t *stage, uint32_t *replic
         at->op.stage = stage[at->worker];
         at->replica = replica[at->worker];
     }
-    return n == (size_t) r->stages * r->replicas && in_first == r->replicas && n > 1;
+    return n == (size_t) r->stages * r->replicas && in_stage[0] == r->replicas && n > 1;
 }
 
 static int
@@ -463,12 +462,13 @@ mrd_what_if_judge(mrd_what_if *what_if, mrd_slowdown *ret)
 {
     size_t workers = mrd_workers_count(what_if->who);
     uint32_t *stage = calloc(workers + 1, sizeof(*stage)),
-             *replica = calloc(workers + 1, sizeof(*replica));
+             *replica = calloc(workers + 1, sizeof(*replica)),
+             *in_stage = calloc(workers + 1, sizeof(*in_stage));
     replay r = { 0 };
-    mrd_err err = stage == NULL || replica == NULL ? MRD_NOMEM : MRD_OK;
+    mrd_err err = stage == NULL || replica == NULL || in_stage == NULL ? MRD_NOMEM : MRD_OK;
 
     *ret = (mrd_slowdown){ .last_stage = MRD_NONE };
-    if (err == MRD_OK && what_if->n > 0 && place_workers(what_if, &r, stage, replica)) {
+    if (err == MRD_OK && what_if->n > 0 && place_workers(what_if, &r, stage, replica, in_stage)) {
         qsort(what_if->records, what_if->n, sizeof(*what_if->records), record_order);
         choose_steps(what_if, &r);
         if (r.steps > 1)
@@ -476,6 +476,7 @@ mrd_what_if_judge(mrd_what_if *what_if, mrd_slowdown *ret)
     }
     free(stage);
     free(replica);
+    free(in_stage);
     mrd_pipeline_fini(&r.pipeline);
     free(r.own);
     free(r.end);

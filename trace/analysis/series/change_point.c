@@ -151,10 +151,11 @@ change_in(search *s, size_t from, size_t to, mrd_change_point *ret)
         for (size_t i = 0; i < windows; i++) {
             size_t begin = from + (to - from - length) * i / (windows > 1 ? windows - 1 : 1);
             mrd_change_point change;
-            bool differs = border_in(s, begin, begin + length, &change);
 
+            if (!border_in(s, begin, begin + length, &change))
+                continue;
             change.p *= (double) windows * lengths;
-            if (!differs || change.p > MRD_CHANGE_P || (any && change.p >= ret->p))
+            if (change.p > MRD_CHANGE_P || (any && change.p >= ret->p))
                 continue;
             *ret = change;
             any = true;

@@ -99,27 +99,7 @@ merge(const mrd_change_points *found, bool *kept, mrd_onset_kind *ret_kind)
                                        : MRD_ONSET_BETWEEN;
 }
 
-/* Returns the place of a change near the values [from, to): where the values differ least, in total
- * squares, from the levels before and after it. */
-static uint32_t
-placed(const double *v, uint32_t from, uint32_t to, const mrd_change_point *change)
-{
-    uint32_t best = from;
-    double sum = 0, least = 0;
-
-    for (uint32_t i = from; i < to; i++) {
-        double before = v[i] - change->before, after = v[i] - change->after;
-
-        sum += before * before - after * after;
-        if (sum < least) {
-            least = sum;
-            best = i + 1;
-        }
-    }
-    return best;
-}
-
-/* Finds the changes in the means of `width` values each. */
+/* Finds the changes in the means of `width` values each. A change is at the first of these values. */
 static mrd_err
 find_wide(const double *v, uint32_t n, uint32_t width, double effect, mrd_change_points *ret)
 {
@@ -136,11 +116,8 @@ find_wide(const double *v, uint32_t n, uint32_t width, double effect, mrd_change
     }
     err = mrd_change_points_of(mean, cells, effect, ret);
     free(mean);
-    for (size_t i = 0; i < ret->n; i++) {
-        uint32_t at = (uint32_t) ret->change[i].at * width, end = n - at < width ? n : at + width;
-
-        ret->change[i].at = placed(v, at - width, end, &ret->change[i]);
-    }
+    for (size_t i = 0; i < ret->n; i++)
+        ret->change[i].at *= width;
     return err;
 }
 

@@ -21,7 +21,7 @@ typedef struct {
     char ph;
     bool has_ts, has_dur, has_id, has_bind, flow_in, flow_out;
     bool local_id, global_id; /* the record's id is the member "local" or "global" of "id2" */
-    /* the record has "bp": "e": its flow arrow ends at the enclosing span, not at the next one */
+    /* the field "bp" is "e", so the flow arrow ends at the enclosing span, not at the next one */
     bool enclosing;
     mrd_sid name, cat, scope;
     te_id pid, tid;

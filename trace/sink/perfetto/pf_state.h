@@ -68,7 +68,7 @@ typedef struct mrd_pf {
     uint64_t *lost_of;     /* number of lost events, indexed by mrd_proc_id */
     uint32_t order;        /* sequence number for the next span's BEGIN */
     mrd_buf packet, event; /* the packet and the event that are being built */
-    /* indexed by clock: the row of the counter with its error bound; 0 if not written yet */
+    /* indexed by clock; row of the counter with its error bound, or 0 if not written yet */
     mrd_pb_field *clock_row;
     size_t n_clocks;
     mrd_err err;

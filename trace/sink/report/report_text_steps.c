@@ -315,7 +315,7 @@ changes_words(const mrd_report_totals *totals, mrd_buf *to)
                     changes->kind == MRD_ONSET_OFTEN ? " or more" : "");
     for (size_t i = 0; i < changes->n; i++) {
         const mrd_onset_change *change = &changes->change[i];
-        double by = 100 * (change->after_ns / change->before_ns - 1);
+        double by = 100 * (change->after_ns / fmax(change->before_ns, 1) - 1);
         uint64_t at = (uint64_t) change->at.ns - (uint64_t) totals->first.ns;
 
         if (changes->n == 1)
