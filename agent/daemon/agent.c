@@ -116,8 +116,8 @@ cpu_seconds(void)
 }
 
 /* Sleeps after a step of the loop, so that the CPU use of all steps stays below --cpu-limit. A
- * single sleep lasts at most 50 ms, because heartbeats must continue. If a longer one is needed,
- * the following steps do not read the rings. */
+ * single sleep lasts at most 50 ms, because heartbeats must continue. If a longer sleep is needed,
+ * the following steps skip the rings for the rest of the time. */
 static void
 cap_cpu(mrd_agent *agent, double used)
 {
@@ -179,8 +179,8 @@ wait_for_news(mrd_agent *agent, int timeout_ms)
     (void) ppoll(polled, n, &ts, NULL);
 }
 
-/* Logs failed writes of the spool. Otherwise the operator would see them only in the agent's
- * counts. The events of a failed write stay in the rings or are dropped. */
+/* Logs that writes to the spool failed. Otherwise the operator would see this only in the agent's
+ * counts. Events that could not be written to the spool stay in the rings or are dropped. */
 static void
 watch_spool(mrd_agent *agent, mrd_local_ns now)
 {

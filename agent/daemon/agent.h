@@ -49,13 +49,14 @@ mrd_agent_joins(const mrd_agent_options *o)
     return o->join_server != NULL || o->join_token_file != NULL;
 }
 /*
- * Fills in *ret_link, which says where and how the agent connects. It borrows from `options`. Also
- * fills in missing options: the control address and, for an agent with its own certificate, the
- * HTTP address and the certificate files.
+ * Fills in *ret_link, which says where and how the agent connects. The texts in *ret_link belong to
+ * `options`. Also fills in missing options: the control address and, for an agent with its own
+ * certificate, the HTTP address and the certificate files.
  *
- * Errors: INVALID for an address of another form, for TLS files without an address with TLS, and
- * for an own certificate without a directory for its files. AUTH for an address on another machine
- * without TLS, unless `insecure` is set.
+ * Errors: INVALID for an address that is not tcp://host:port or tls+tcp://host:port, for TLS files
+ * although no address uses TLS, and for a certificate that the agent obtains itself without a
+ * directory for its files. AUTH for an address on another machine without TLS, unless `insecure` is
+ * set.
  */
 mrd_err mrd_agent_link_options(mrd_agent_options *options, mrd_link_options *ret_link,
                                mrd_why *why);
@@ -69,14 +70,15 @@ mrd_err mrd_agent_open(const mrd_agent_options *options, const mrd_node_identity
                        mrd_transport *transport, mrd_agent **ret_agent, mrd_why *why);
 /* Runs one turn of the agent's loop. Waits at most timeout_ms if there is nothing to do. */
 void mrd_agent_step(mrd_agent *agent, int timeout_ms);
-/* For a program that runs many agents in one loop. next_ns returns when the agent's next step is
- * due, on the RAW clock. fds gets descriptors. If one of them is readable, the next step is due at
- * once. Both may change with every step. */
+/* For a program that runs many agents in one loop. mrd_agent_next_ns returns when the agent's next
+ * step is due, on CLOCK_MONOTONIC_RAW. mrd_agent_fds gets file descriptors and returns their
+ * number. If one of them is readable, the next step is due at once. Time and descriptors may change
+ * with every step. */
 #define MRD_AGENT_FDS 16
 mrd_local_ns mrd_agent_next_ns(const mrd_agent *agent);
 size_t mrd_agent_fds(const mrd_agent *agent, int ret_fds[MRD_AGENT_FDS]);
 /* Reads the remaining events from the rings, seals all batches, and sends frames for at most
- * `patience`. Returns true if the aggregator acknowledged all frames. */
+ * `patience` nanoseconds. Returns true if the aggregator acknowledged all frames. */
 bool mrd_agent_drain(mrd_agent *agent, mrd_dur_ns patience);
 void mrd_agent_close(mrd_agent *agent);
 /* Reads certificate, key, authorities and token from their files again. Connections stay open. The
@@ -102,8 +104,9 @@ typedef struct {
     bool connected; /* the aggregator has answered the hello message */
 } mrd_agent_counts;
 
-/* Gets the agent's counts of events and files. Between two steps, begun = delivered + dropped +
- * held is exact. Events that were in the spool when the agent started count as begun. */
+/* Gets the agent's counts of events and files. Between two steps, each event that was begun is
+ * either delivered, dropped or held. Events that were in the spool when the agent started count as
+ * begun. */
 void mrd_agent_counters(const mrd_agent *agent, mrd_agent_counts *ret_counts);
 /* Appends the metrics to *to, as OpenMetrics if `open` is true, otherwise as Prometheus text
  * 0.0.4. */

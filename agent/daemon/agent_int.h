@@ -27,10 +27,11 @@
 #include "agent/rings/runtime_features.h"
 #include "pki/cert_times.h"
 
-/* This bit in a frame's tag means that the frame requests a session for a job
- * (agent/record/jobs.h). */
+/* The tag of a frame is a number that the connection returns with the aggregator's answer. This bit
+ * in the tag means that the frame requests a session for a job (agent/record/jobs.h). */
 #define MRD_TAG_JOB (1ull << 47)
-/* tag of frames with clock data that belong to no session; the agent ignores the answers to them */
+/* tag of frames with clock data that belong to no session; the agent ignores the answers to these
+ * frames */
 #define MRD_TAG_CLOCK (1ull << 48)
 
 /* The hardware counters that are sampled for one session. */
@@ -81,7 +82,7 @@ struct mrd_agent {
     /* until when the agent waits for the aggregator's first list of sessions; 0 means that it does
      * not wait any more */
     mrd_local_ns wait_until;
-    /* ids of the sessions that were begun in the collectors */
+    /* ids of the sessions for which the collectors' `begin` was called, and `end` was not */
     uint64_t collected[MRD_RECORD_SESSIONS];
     size_t n_collected;
     mrd_hw *hw;
@@ -129,7 +130,7 @@ struct mrd_agent {
     mrd_local_ns notices_at;
     mrd_clock_sync *clock;
     mrd_local_ns woke; /* end of the last detected suspend of the machine, 0 means none */
-    /* a session has stopped, and the burst of clock probes at its end was already sent */
+    /* a session has stopped, and the burst of clock probes that follows its end was already sent */
     bool ended;
     /* Numbers of events. Events that only report a loss are not counted. */
     uint64_t recovered, delivered, dropped_spool, dropped_refused;

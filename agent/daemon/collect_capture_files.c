@@ -288,8 +288,8 @@ start_files(void *self, mrd_why *why)
 
 /* ---- Sessions ---- */
 
-/* Delays the end of a session until the files are sent that its processes write when the session
- * ends. */
+/* Delays the end of a session until the agent has sent the files that the session's processes write
+ * when the session stops. */
 static void
 hold_for_files(mrd_agent *agent, const mrd_record_status *st)
 {

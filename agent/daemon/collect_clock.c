@@ -6,7 +6,7 @@
 #include "base/conf/agent_waits.h"
 #include "base/conf/log.h"
 
-/* Opens a connection that only carries clock probes. */
+/* Opens a connection to the aggregator that only carries clock probes. */
 static mrd_err
 connect_probes(void *self, mrd_transport **ret_transport, mrd_why *why)
 {
@@ -80,8 +80,8 @@ step_clock(void *self, mrd_local_ns now)
         ended =
             ended || (st.phase == MRD__NODE_PHASE__NODE_STOPPING && mrd_local_after(now, st.stop));
     }
-    /* Send a burst of probes when a session has stopped. They are then between its last event and
-     * its last upload. */
+    /* Send a burst of probes when a session has stopped. The clock offset is then measured after
+     * the session's last event, and before the agent reports the session as complete. */
     if (ended && !agent->ended)
         mrd_clock_sync_burst(agent->clock);
     agent->ended = ended;

@@ -108,7 +108,8 @@ step_sessions(mrd_agent *agent, mrd_local_ns now)
     }
 }
 
-/* Returns when a session begins to record on this node. INT64_MAX means that it does not record. */
+/* Returns when a session begins to record on this node. INT64_MAX means that the session does not
+ * record. */
 static mrd_local_ns
 begins_ns(const mrd_record_status *st)
 {

@@ -7,8 +7,8 @@
  *
  * The runtime of a process that no session selects records only the types in LOADS. A session
  * starts half a second after the agent receives it, and the runtime normally records all types by
- * then. libmeridian reports when it did. If this is after the start of the session, the time in
- * between is counted as lost to the session (started-late).
+ * then. libmeridian reports the time of this change. If it is after the start of the session, the
+ * session counts the time in between as lost, with the cause "started-late".
  */
 #include <stdlib.h>
 #include <unistd.h>
@@ -157,8 +157,9 @@ wanted(const settings *s, const entry *item, mrd_local_ns now, mrd_buf *text)
         put_list(text, "trace_cores", &w.cores, w.all_cores);
         put_list(text, "trace_types", &w.types, w.all_types);
     }
-    /* While the agent does not read the rings, it does not know the sessions yet, so the process
-     * records everything. A program without a Neuron runtime needs no file. */
+    /* The agent may not read the rings of a process until it knows which sessions select the
+     * process. Until then the process records everything. A program without a Neuron runtime needs
+     * no file. */
     on = on || mrd_drain_is_held(s->agent->drain, process);
     if (!on && mrd_drain_has_runtime(process))
         mrd_buf_text(text, "trace_types=" LOADS "\n");
@@ -190,8 +191,8 @@ tell(settings *s, entry *item, mrd_buf *text)
     } else if (mrd_settings_file_put(s->agent->drain, item->process, mrd_buf_cstr(text), &why) !=
                    MRD_OK &&
                !item->failed) {
-        /* Without a settings file, the runtime records more than the sessions select. The agent
-         * removes these events later. */
+        /* This is not fatal. Without a settings file, the runtime records more events than the
+         * sessions select, and the agent discards the others. */
         item->failed = true;
         mrd_log(MRD_LOG_WARN, "AGT-SETTINGS",
                 "A process does not receive its capture filters: pid=%lld reason=%s",
@@ -232,8 +233,8 @@ process_of_settings(void *self, mrd_drain_process *process)
         mrd_settings_file_drop(s->agent->drain, process);
         free(item);
     } else if (*at == NULL && (item = calloc(1, sizeof(*item))) != NULL) {
-        /* 1 is the hash of no text. So a settings file that a previous agent left is replaced or
-         * removed. */
+        /* 1 means that the contents of the file are unknown. So the first turn replaces or removes
+         * a settings file that a previous agent left. */
         *item = (entry){ .next = s->entries, .process = process, .written = 1 };
         s->entries = item;
         s->looked_at = (mrd_local_ns){ 0 };

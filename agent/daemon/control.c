@@ -437,9 +437,9 @@ mrd_agent_survey(void *self, const Mrd__Control *control, mrd_buf *to)
         mrd_buf_reset(to);
 }
 
-/* Removes sessions and refusals that ended at least MRD_WAIT_FORGET ago. By then the aggregator had
- * time to receive their state. An aggregator that was away for longer requests the session
- * again. */
+/* Removes sessions and refusals that ended at least MRD_WAIT_FORGET ago. In this time the
+ * aggregator normally received their state. An aggregator that was unreachable for longer requests
+ * the session again. */
 void
 mrd_agent_forget_flushed(mrd_agent *agent, mrd_local_ns now)
 {

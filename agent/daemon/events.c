@@ -19,8 +19,9 @@ on_trigger(mrd_agent *agent, uint64_t session, const mrd_drain_process *process,
         mrd_publish_heartbeat_now(agent->publish);
 }
 
-/* This is a function of its own, because its buffer makes the compiler protect the stack frame. In
- * the caller, this would cost time for every event. */
+/* Checks whether an event triggers a flight recorder. This is not inlined, because the compiler
+ * adds a stack check to a function with a text buffer. In the caller, the check would cost time for
+ * every event. */
 __attribute__((noinline)) static void
 look_for_trigger(mrd_agent *agent, mrd_drain_process *process, const mrd_event *ev)
 {

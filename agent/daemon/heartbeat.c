@@ -44,9 +44,9 @@ gap_list(counter_set *set, const mrd_gaps *gaps, int cause, Mrd__Drop *to)
     to->gaps_merged = gaps->merged;
 }
 
-/* Returns the name of a cause of loss. Events lost for MRD_DROP_LATE are only counted by process
- * and time. If the session selects only some of them, the number is an upper limit and
- * `late_at_most` is true. */
+/* Returns the name of a cause of loss. For MRD_DROP_LATE only the number of events per process and
+ * time is known. If the session selects only some event types or cores, this number is an upper
+ * limit, and `late_at_most` is true. */
 static const char *
 cause_text(int cause, bool late_at_most)
 {
@@ -305,7 +305,7 @@ shorten(Mrd__Heartbeat *m)
     size_t models = shorten_models(m->models), profiles = 0;
 
     if (m->n_stacks > 0) {
-        /* the stacks are sent with the next heartbeat, which has no list of ranks */
+        /* the next heartbeat, which has no list of ranks, sends the removed stacks */
         m->n_stacks = 0;
         return true;
     }
@@ -329,7 +329,7 @@ shorten(Mrd__Heartbeat *m)
 }
 
 /* Encodes the heartbeat, and shortens it until it fits into a frame. The aggregator would refuse a
- * longer one, and a node without heartbeats counts as lost. */
+ * longer frame, and would report a node without heartbeats as lost. */
 static mrd_err
 pack_heartbeat(mrd_frame *frame, Mrd__Heartbeat *m, mrd_buf *to)
 {
@@ -444,7 +444,8 @@ fill_session_counters(session_part *part, const mrd_agent *agent, const mrd_reco
 
     fill_counters(&part->counters, status->begun, status->delivered, status->held, status->drops,
                   &status->gaps, status->late_at_most);
-    /* with a spool directory, counts continue across restarts of the agent */
+    /* `since` identifies the series of counts. With a spool directory, the counts continue when the
+     * agent restarts. Without it, they begin at 0 with each agent. */
     part->counters.counters.since =
         agent->o.spool_dir != NULL ? mrd_spool_since(agent->spool) : agent->run;
     part->counters.counters.clock_frames_lost = status->clock_lost;
@@ -476,8 +477,8 @@ fill_tally(session_part *part, const mrd_record_status *status)
     part->status.tally = &part->tally;
 }
 
-/* Fills in how many files of each kind on this node are not read. A session needs the number of
- * ring files only while it records. It needs the number of trace files also after it has
+/* Fills in how many files of each kind on this node are not read. The number of ring files matters
+ * to a session only while it records. The number of trace files also matters after the session has
  * stopped. */
 static void
 fill_unread(session_part *part, const Mrd__Unread *now, const mrd_record_status *status)

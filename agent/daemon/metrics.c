@@ -92,8 +92,8 @@ problem(mrd_buf *to, const char *status, const char *code, const char *detail, c
     mrd_buf_fini(&body);
 }
 
-/* Answers /healthz and /readyz. If there are problems, /readyz fails. /healthz only lists them, and
- * succeeds while the loop runs. */
+/* Answers /healthz and /readyz. If the agent has problems, /readyz fails with status 503. /healthz
+ * only lists the problems, and succeeds while the agent's loop runs. */
 static void
 health(const mrd_metrics_options *options, bool wants_ready, bool bare, mrd_buf *to)
 {

@@ -1,10 +1,10 @@
 /*
  * agent/daemon/metrics.h - serves GET /metrics, /healthz and /readyz of a node in the agent's loop,
- * for a few concurrent connections with one request each. The loop never waits for a client.
- * Internal to agent/.
+ * for a few concurrent connections with one request each. The agent's loop never waits for a
+ * client. Internal to agent/.
  *
- * If it listens on more than the loopback address, a token is required (main.c checks this). The
- * metrics do not name workloads, but should not be public by default.
+ * If the port is open on more than the loopback address, a token is required (main.c checks this).
+ * The metrics do not name workloads, but should not be public by default.
  */
 #ifndef MRD_AGENT_DAEMON_METRICS_H
 #define MRD_AGENT_DAEMON_METRICS_H
@@ -30,7 +30,8 @@ typedef struct {
  * texts. */
 mrd_err mrd_metrics_open(const mrd_metrics_options *options, mrd_metrics **ret_metrics,
                          mrd_why *why);
-void mrd_metrics_close(mrd_metrics *metrics); /* Does nothing for NULL. */
+/* closes the port and all connections; NULL is ignored */
+void mrd_metrics_close(mrd_metrics *metrics);
 int mrd_metrics_fd(
     /* Returns a descriptor that is readable when mrd_metrics_step has something to do; -1 if
      * `metrics` is NULL. */

@@ -92,7 +92,7 @@ open_session(mrd_sample *sample, mrd_why *why)
         sample->lines[i].silent = REPEAT;
     }
     err = mrd_hw_session_start(fresh, sample->o.period / TIMEOUT_SHARE + MRD_MS, why);
-    /* ignored here, because the next poll reports these errors again */
+    /* these two errors are ignored here, because the next poll reports them again */
     return err == MRD_TIMEOUT || err == MRD_CLOSED ? MRD_OK : err;
 }
 
@@ -149,7 +149,7 @@ sample_counters(mrd_sample *sample)
 
     err = mrd_hw_session_poll(sample->session, sample->o.period / TIMEOUT_SHARE + MRD_MS,
                               sample->values, NULL, sample->n, &why);
-    /* the session is not started, because an earlier start failed; try again */
+    /* MRD_STATE means that an earlier start of the session failed; start it again */
     if (err == MRD_STATE)
         err =
             mrd_hw_session_start(sample->session, sample->o.period / TIMEOUT_SHARE + MRD_MS, &why);

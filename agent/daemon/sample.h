@@ -4,8 +4,9 @@
  * with rings.
  *
  * An unchanged value is emitted only every tenth time, unless a session requests all values.
- * Counters are selected by the patterns of hw/hw.h. Threads: one. A device that hangs delays it by
- * at most a tenth of the interval, because counter sessions of hw/ have a deadline.
+ * Counters are selected by the patterns of hw/hw.h. All functions must be called by one thread. A
+ * device that hangs delays a step by at most a tenth of the interval, because reading counters
+ * (hw/) has a deadline.
  */
 #ifndef MRD_AGENT_DAEMON_SAMPLE_H
 #define MRD_AGENT_DAEMON_SAMPLE_H
@@ -26,9 +27,11 @@ typedef struct {
     mrd_dur_ns process_period; /* interval at which processes are sampled; 0 means off */
     const char *const *patterns;
     size_t n_patterns;
-    /* true: a pattern that matches no counter is an error. false: such a pattern is ignored. */
+    /* true means that a pattern without a matching counter is an error; false means that this
+     * pattern is ignored */
     bool strict;
-    /* Takes an event, like mrd_drain_options.event. The clock is always MRD_DRAIN_RAW. */
+    /* Called for each counter event, like mrd_drain_options.event. `clock` is always
+     * MRD_DRAIN_RAW. */
     mrd_err (*event)(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev);
     void *self;
 } mrd_sample_options;

@@ -22,8 +22,8 @@ mrd_agent_token_load(mrd_agent *agent, mrd_why *why)
     return MRD_OK;
 }
 
-/* Logs that a certificate, key or token file could not be read. Repeats of the failure are not
- * logged until a read succeeds. */
+/* Logs that a certificate, key or token file could not be read. The same failure is logged again
+ * only after a read succeeded. */
 static void
 say_reload(mrd_agent *agent, mrd_err err, const mrd_why *why)
 {

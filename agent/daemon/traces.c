@@ -16,14 +16,16 @@
 
 #define PART      16384u /* maximum number of events of a file that one step emits */
 #define KNOWN_MAX 256u   /* maximum number of remembered processes */
-/* bit that distinguishes the position keys of files from keys of rings */
+/* bit in the stored positions that distinguishes positions of trace files from positions of
+ * rings */
 #define IS_FILE   (1ull << 63)
 #define RUNTIME   "nrt-sys-trace"
 #define FRAMEWORK "trace-event-json"
 #define XSPACE    "xplane"
 #define NOTHING   1   /* value in the table `known` for a file name from which no event was read */
 #define CUT_MAX   64u /* maximum number of files that are remembered because only a part was read */
-/* The year 2001. If the times in a file are earlier, they are not of the wall clock. */
+/* 2001-09-09, in nanoseconds since 1970. Earlier times in a file are not times of the wall
+ * clock. */
 #define EPOCH_FROM (1000000000 * MRD_SEC)
 
 typedef struct {
@@ -82,7 +84,7 @@ typedef struct {
     mrd_drain_process **processes;
     size_t n_processes;
     uint64_t events, bad, given, skip;
-    /* how many events the previous version of this file had, from the table `known` */
+    /* number of events in the previous version of this file, from the table `known` */
     uint64_t had;
     mrd_read_end end;
     mrd_ev_ns first, last;
@@ -184,13 +186,13 @@ mrd_traces_process(mrd_traces *traces, const mrd_ident *ident, int64_t uid, bool
                 .runtime = runtime };
     snprintf(w->job, sizeof(w->job), "%s", ident->job);
     if (runtime && known_of(traces, runtime_key(ident->pid)) == NULL)
-        /* remembered, because the next agent needs this too */
+        /* remembered, because the next agent must also skip the runtime files of this process */
         remember(traces, runtime_key(ident->pid), 1);
 }
 
-/* Finds a process by the pid that named the directory (`watched`), or by the pid in the directory's
- * name (`folder`). The latter may be the pid inside a container. In a directory of a user, only
- * processes of that user are found. */
+/* Finds the process that wrote a directory. `watched` is the pid of the process that told the agent
+ * the directory's path. `folder` is the pid in the directory's name, which may be the pid inside a
+ * container. MRD_NONE means unknown. Only processes of the user `uid` are found. */
 static const who *
 find_who(const mrd_traces *traces, int64_t uid, int64_t watched, int64_t folder)
 {
@@ -212,8 +214,8 @@ find_who(const mrd_traces *traces, int64_t uid, int64_t watched, int64_t folder)
 
 /* ---- The queue of files ---- */
 
-/* Returns true if the pid belongs to another user's process. A user must not write files in the
- * name of such a process. */
+/* Returns true if the pid belongs to a process of another user than the file. Such a file is
+ * ignored, because a user could otherwise add events to another user's process. */
 static bool
 is_of_another(const mrd_traces *traces, const mrd_files_complete *file, int64_t pid)
 {
@@ -546,7 +548,7 @@ give(mrd_traces *traces, reading *r, const mrd_event *ev)
         traces->stats.refused += ev->kind == MRD_LOSS ? 0 : 1;
 }
 
-/* Emits a single loss event for all records of the file that are not valid events. */
+/* Emits one loss event, which counts all records of the file that are not valid events. */
 static void
 give_bad(mrd_traces *traces, reading *r)
 {
@@ -596,8 +598,8 @@ give_part(mrd_traces *traces)
 
 /* ---- The interface ---- */
 
-/* Returns true if the same events were already emitted from the file in the other format. May be
- * called only after all earlier files in the queue were read. */
+/* Returns true if the agent already emitted the same events from the file in the other format
+ * (waiting.both). May be called only after all earlier files in the queue were read. */
 static bool
 is_second(mrd_traces *traces, const waiting *file)
 {

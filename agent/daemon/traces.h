@@ -14,14 +14,15 @@
  * Growth   A file that grows after it was read is read again. If the events of the earlier version
  *          come first, only the events after them are emitted. Otherwise it is unknown which events
  *          are new. Then nothing is emitted, and the file is reported as read in part.
- * Clock    Times are of the wall clock. Events outside of the session, such as times of another
- *          clock, are dropped as not recorded.
+ * Clock    The times in a file must be times of the wall clock (CLOCK_REALTIME). Events outside of
+ *          the session's time range are discarded. Events with times of another clock are normally
+ *          outside of it.
  * Twice    A runtime file is skipped if the process's runtime events came through its rings,
  *          because libmeridian fetches the events that the runtime would save. Framework traces
  *          always come from files. <host>.xplane.pb and <host>.trace.json.gz of one directory
  *          contain the same events. The first complete one is read. The other one is read only if
  *          the first gave no event.
- * Threads  The caller's thread, and another one while a file is read.
+ * Threads  The functions must be called by one thread. A second thread runs while a file is read.
  */
 #ifndef MRD_AGENT_DAEMON_TRACES_H
 #define MRD_AGENT_DAEMON_TRACES_H
@@ -33,8 +34,9 @@
 #define MRD_TRACES_MEMORY (8u << 20)
 #define MRD_TRACES_PART                                                                            \
     (64u << 20) /* memory for a format that is read in parts; a part is a plane of an XSpace */
-/* Maximum number of queued files, which are open. A user may use all slots that other users leave
- * free. Further files are not read, which is reported. */
+/* Maximum number of queued files. The agent holds each of them open. One user's files may take at
+ * most half of the slots that other users' files leave free. Further files are not read, which is
+ * reported. */
 #define MRD_TRACES_QUEUE 1024u
 /* maximum number of entries about trace files that were read, such as names and versions, while
  * sessions run */
@@ -72,7 +74,7 @@ typedef struct {
 
 typedef struct {
     uint64_t files; /* trace files that were read */
-    /* files that were skipped, because they are of an unknown kind or were already read */
+    /* number of files that were skipped, because their kind is unknown or they were already read */
     uint64_t left_alone;
     uint64_t failed;         /* files that could not be read */
     uint64_t begun, refused; /* emitted events, and how many of them were not accepted */

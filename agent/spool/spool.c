@@ -10,18 +10,18 @@
 #include "agent/spool/spool_int.h"
 #include "base/hash.h"
 
-#define SEGMENTS_KEPT 16u /* a segment has 1/SEGMENTS_KEPT of the spool's maximum size */
-/* maximum number of notes of removed sessions; each segment begins with all notes */
+#define SEGMENTS_KEPT 16u /* a segment has at most the spool's size divided by this */
+/* removed sessions whose notes are kept; few, because each segment begins with all notes */
 #define NOTES_KEPT 16u
 #define WINDOW_MAX 16u /* maximum number of frames in flight, as MRD_LINK_WINDOW_MAX */
 
 /* ---- Room ---- */
 
-/* Prepares the sums of sessions for the removal of segment `number` (0: all segments). Returns true
- * if they changed. A full disk may have prevented the record of some answers and drops. The sums
- * leave these out while the segment exists, because the next agent finds its frames
- * (mrd_spool_known). Now the sums include them. They must soon be written to a segment, because a
- * crash can damage the slot. */
+/* Prepares the sessions' sums of delivered and dropped events for the removal of segment `number`
+ * (0 means all segments). A full disk may have prevented the records of some answers and drops.
+ * While the segment exists, the written sums leave these out, because the next agent finds the
+ * frames (mrd_spool_known). From now on the sums include them, and must soon be written to a
+ * segment. Returns true if a sum changed. */
 static bool
 add_to_sums(mrd_spool *spool, uint64_t number)
 {
@@ -37,7 +37,7 @@ add_to_sums(mrd_spool *spool, uint64_t number)
         spool->unreported--;
         mrd_spool_set_behind(spool, ent->item.session);
     }
-    /* `there` counts only frames of the oldest segment (drop_oldest) */
+    /* only drop_oldest increases `there`, so all frames in it are of the oldest segment */
     for (size_t i = 0; i < spool->n_sequences; i++) {
         sequence *seq = &spool->sequences[i];
 
@@ -49,7 +49,7 @@ add_to_sums(mrd_spool *spool, uint64_t number)
 }
 
 /* Removes the oldest segment. This process may be killed between any two steps. The next agent must
- * then find either the frames or the sums that include them, never both and never neither. */
+ * then find either the frames or the sums that include their events, but not both. */
 static void
 remove_oldest(mrd_spool *spool)
 {
@@ -63,8 +63,8 @@ remove_oldest(mrd_spool *spool)
         mrd_spool_counts_write_all(spool);
 }
 
-/* Writes the answers and session states that a full disk has prevented. Stops if the disk is full
- * again. */
+/* Writes the answers and session states that could not be written while the disk was full. Stops if
+ * the disk is full again. */
 static void
 tell_again(mrd_spool *spool)
 {
@@ -95,7 +95,7 @@ static void
 forget_done(mrd_spool *spool)
 {
     tell_again(spool);
-    /* Segments are removed in order, because each contains answers to frames of older segments. */
+    /* Segments are removed from the oldest on, as each has answers to frames of older ones. */
     while (spool->n_segments > 1 && spool->segments[0].live == 0 && !holds_positions(spool))
         remove_oldest(spool);
     while (spool->n > 0 && spool->entries[spool->first].done &&
@@ -108,8 +108,8 @@ forget_done(mrd_spool *spool)
     mrd_spool_catch_up(spool);
 }
 
-/* Copies a frame that was sent into memory, because the aggregator may have stored it. If this
- * process ends before the answer, the next agent counts the frame as dropped. */
+/* Copies a frame that was sent into memory, because its answer may still arrive. If this process
+ * ends before the answer arrives, the next agent counts the frame as dropped. */
 static bool
 rescue(const mrd_spool *spool, entry *ent)
 {
@@ -131,9 +131,9 @@ is_clock(const entry *ent)
     return ent->item.type == MRD_FRAME_CLOCK_DATA;
 }
 
-/* Counts the frame as dropped. The session's slot shows which frames of this epoch were dropped. A
- * frame of an earlier epoch, or of a session without a slot, needs a record that both completes and
- * counts it. Without room for this record, the frame is counted when its segment is removed. */
+/* Counts the frame as dropped. For a frame of the current epoch, the session's slot in the file
+ * "counts" shows that the frame was dropped. For any other frame a record of the drop is written.
+ * If the disk has no room for this record, the frame is counted when its segment is removed. */
 static void
 count_forced(mrd_spool *spool, sequence *seq, const entry *ent)
 {
@@ -144,14 +144,14 @@ count_forced(mrd_spool *spool, sequence *seq, const entry *ent)
     seq->tally.forced += ent->item.events;
     if (apart && mrd_spool_write_answer(spool, &record))
         return;
-    /* the next record of the session's state counts the frame */
+    /* no record in the segments counts this drop until the session's state is written again */
     seq->ahead -= (int64_t) ent->item.events;
     if (apart)
         seq->there += ent->item.events;
 }
 
-/* Drops the oldest segment with its frames. The tallies are written first, because the next agent
- * needs them. On a full disk, they can only be written after the segment was removed. */
+/* Drops the oldest segment with its frames. The sessions' counts are written first, because the
+ * next agent needs them. */
 static void
 drop_oldest(mrd_spool *spool)
 {
@@ -184,13 +184,13 @@ drop_oldest(mrd_spool *spool)
      * next agent finds the frames again and must see that they are already counted. */
     mrd_spool_counts_write_all(spool);
     mrd_spool_catch_up(spool);
-    if (holds_positions(spool)) /* nothing else frees disk space */
+    if (holds_positions(spool)) /* forget_done would keep this segment, and the disk stays full */
         remove_oldest(spool);
     forget_done(spool);
 }
 
-/* Returns true if the oldest segment has frames that are not committed. They must not be dropped,
- * because the next agent reads their events from the rings again. */
+/* Returns true if the oldest segment has frames that are not committed. These must not be counted
+ * as dropped, because after a crash the next agent reads their events from the rings again. */
 static bool
 waits_for_commit(const mrd_spool *spool)
 {
@@ -228,8 +228,8 @@ make_room(mrd_spool *spool, size_t more, mrd_why *why)
 
 /* ---- Clock data, and the start ---- */
 
-/* Writes the new number of lost clock frames now, because the next agent needs it. If the disk is
- * full, marks the session to be written later (`behind`). */
+/* Writes the new number of lost clock frames now, because the next agent needs it. If the write
+ * fails, marks the session so that its state is written later (`behind`). */
 static void
 clock_changed(mrd_spool *spool, sequence *seq)
 {
@@ -279,8 +279,8 @@ mrd_spool_lose_clock(mrd_spool *spool, uint64_t session)
     clock_changed(spool, seq);
 }
 
-/* Removes segments before the segment with the last commit's positions, if no frame in them is
- * live. Called before anything is written, because this makes room on a full disk. */
+/* Removes segments that are older than the last commit's positions, if all their frames were
+ * acknowledged or dropped. This makes room on a full disk for the records that are written next. */
 static void
 forget_before_positions(mrd_spool *spool)
 {
@@ -289,9 +289,9 @@ forget_before_positions(mrd_spool *spool)
         mrd_spool_remove_segment(spool, 0);
 }
 
-/* Writes answers again whose records were lost with the end of the segments. The sums have counted
- * them. Until all are written, only the counts show which frames they answer. The counts must not
- * be written before that, because they describe one epoch only. Errors: FULL, IO. */
+/* Writes answers again whose records were lost with the end of the segments. The sessions' sums
+ * include these answers, but only the file "counts" shows which frames they answer. This must be
+ * done before "counts" is rewritten, which can show only one epoch. Errors: FULL, IO. */
 static mrd_err
 answer_cut(mrd_spool *spool)
 {
@@ -314,7 +314,7 @@ answer_cut(mrd_spool *spool)
     return err;
 }
 
-/* Begins the first segment of this agent, with the state that earlier agents left. */
+/* Begins the first segment that this agent writes, with the state that earlier agents left. */
 static mrd_err
 begin(mrd_spool *spool, mrd_why *why)
 {
@@ -340,7 +340,7 @@ begin(mrd_spool *spool, mrd_why *why)
         return mrd_why_set(why, err, errno, "spool folder '%s'", spool->dir);
     mrd_spool_counts_write_all(spool);
     for (size_t i = 0; i < spool->n_sequences; i++)
-        /* every session counts as removed until it is used again */
+        /* every session of an earlier agent counts as removed until it is used again */
         spool->sequences[i].forgotten = true;
     /* The previous agent may have sent up to WINDOW_MAX of the oldest frames and got no answer
      * yet. */
@@ -354,9 +354,9 @@ begin(mrd_spool *spool, mrd_why *why)
     return MRD_OK;
 }
 
-/* Begins a new epoch if sequence numbers that were used may be unknown now, because no number may
- * be used twice. They may be unknown if the segments end with an incomplete record, or after a
- * reboot. */
+/* Begins a new epoch if the spool may have lost which sequence numbers were used, because no number
+ * may be used twice in one epoch. This is possible after a reboot, and if the segments end with an
+ * incomplete record. */
 static void
 judge_epoch(mrd_spool *spool)
 {
@@ -375,7 +375,7 @@ judge_epoch(mrd_spool *spool)
 
 /* ---- Commits ---- */
 
-/* Appends the commit's payload after the record's head to *to. */
+/* Appends the payload of a commit record to *to: positions of rings, and notes of sessions. */
 static mrd_err
 commit_payload(mrd_spool *spool, const mrd_spool_position *positions, size_t n, mrd_buf *to)
 {
@@ -435,7 +435,7 @@ count_commit(mrd_spool *spool, size_t n)
     mrd_spool_commit_sequences(spool);
     if (spool->dir != NULL)
         spool->positions_segment = n == 0 ? 0 : spool->segments[spool->n_segments - 1].number;
-    /* the newest segment lacks these sequence numbers */
+    /* the newest segment does not have the sequence numbers of frames in earlier segments */
     for (size_t i = 0; i < spool->n_sequences; i++) {
         sequence *seq = &spool->sequences[i];
 
@@ -447,8 +447,8 @@ count_commit(mrd_spool *spool, size_t n)
     mrd_spool_counts_write_all(spool);
 }
 
-/* Commits the previous agent's ring positions again, in the new segment. Drops no frames to make
- * room for this. */
+/* Commits the previous agent's ring positions again, in the new segment, so that older segments can
+ * be removed. Does not drop frames to make room. */
 static mrd_err
 commit_found(mrd_spool *spool, mrd_why *why)
 {
@@ -490,8 +490,8 @@ mrd_spool_open(const mrd_spool_options *options, mrd_spool **ret_spool, mrd_why 
             mrd_spool_read_boot(spool, options->boot_id, boot);
         if (err == MRD_OK)
             err = mrd_spool_recover(spool, why);
-        /* If answers were lost, this agent sends the answered frames again. As after a reboot, the
-         * aggregator then says which of them it had, so they do not count as delivered twice. */
+        /* If answers were lost, the answered frames are sent again. As after a reboot, the
+         * aggregator then says which frames it already had, so each counts as delivered once. */
         if (err == MRD_OK && boot[0] != '\0' && mrd_spool_counts_lack(spool))
             spool->rebooted = true;
         if (err == MRD_OK)
@@ -499,13 +499,13 @@ mrd_spool_open(const mrd_spool_options *options, mrd_spool **ret_spool, mrd_why 
     }
     if (err == MRD_OK)
         err = begin(spool, why);
-    /* before forget_done, which may remove the segment with the positions */
+    /* commit before forget_done, which may remove the segment with the positions */
     if (err == MRD_OK && spool->n_positions > 0)
         err = commit_found(spool, why);
     if (err == MRD_OK)
         forget_done(spool);
     if (err == MRD_OK &&
-        /* without this id in the lock file, the next agent would take our frames for those of an
+        /* without this id in the lock file, the next agent would assume that our frames are of an
          * earlier boot */
         boot[0] != '\0')
         err = mrd_spool_name_boot(spool, boot, why);
@@ -613,7 +613,7 @@ mrd_spool_forget(mrd_spool *spool, uint64_t session)
 
     if (seq == NULL)
         return;
-    /* Keep the slot if only the slot has some of the answers, or if it counts missing events. */
+    /* Keep the slot if only it has some of the answers, or if it counts missing events. */
     if (!seq->behind && spool->unreported == 0 && seq->tally.damaged == 0)
         mrd_spool_counts_forget(spool, seq);
     copy = *seq;
@@ -724,7 +724,7 @@ mrd_spool_commit(mrd_spool *spool, const mrd_spool_position *positions, size_t c
         err = write_commit(spool, positions, count, why);
     if (err == MRD_IO && !mrd_spool_takes_records(spool))
         err = write_commit(spool, positions, count, why);
-    /* nothing else makes room, so drop even frames of this commit */
+    /* only this makes room for the commit, so drop even frames that the commit would cover */
     while (err == MRD_FULL && spool->n_segments > 1) {
         drop_oldest(spool);
         err = write_commit(spool, positions, count, why);
@@ -759,7 +759,7 @@ mrd_spool_get_tally(const mrd_spool *spool, uint64_t session, mrd_spool_tally *r
         *ret_tally = seq->tally;
     if (seq != NULL && seq->base != NULL)
         ret_tally->delivered -= seq->base->known;
-    /* a frame with a copy in memory does not count as dropped while this process lives */
+    /* a frame with a copy in memory does not count as dropped: its answer may still arrive */
     for (size_t i = 0; i < spool->n; i++) {
         const entry *ent = &spool->entries[spool->first + i];
 
@@ -827,9 +827,9 @@ note_answered(mrd_spool *spool, const mrd_spool_item *item)
     mrd_spool_counts_write(spool, seq);
 }
 
-/* Records the answer to a frame, which may already be counted as dropped. The drop is then undone:
- * at once in the counts, and in the segments by the answer's record. Until that record is written,
- * the counts say by how many events the number of drops in the segments is too high. */
+/* Records the answer to a frame. If the frame was already counted as dropped, the drop is undone.
+ * The file "counts" is corrected at once, and the segments by the record of the answer. Until that
+ * record is written, "counts" states by how many events the segments count too many drops. */
 static bool
 write_answer(mrd_spool *spool, const mrd_spool_item *item, answer_record *record)
 {
@@ -871,8 +871,8 @@ done(mrd_spool *spool, uint64_t id, enum answer answer)
     if (!write_answer(spool, &ent->item, &record)) {
         if (rescued)
             mrd_spool_set_behind(spool, record.session);
-        /* remember the answer here, because the counts can show only 64 numbers after the oldest
-         * unanswered one */
+        /* remember the answer in memory, because a slot in the file "counts" only shows the answers
+         * to 64 sequence numbers, beginning with the oldest unanswered one */
         ent->unreported = rescued ? 0 : (uint8_t) (answer + 1);
         spool->unreported += !rescued;
     }

@@ -1,36 +1,37 @@
 /*
  * agent/spool/spool.h - the queue of frames for the aggregator. Each frame is written here before
- * its events count as read, and stays until it is acknowledged. The queue is bounded. If it is
- * full, the oldest frames are dropped and counted.
+ * its events count as read from the rings, and stays until the aggregator acknowledges it. The
+ * queue is bounded. If it is full, the oldest frames are dropped and counted.
  *
  * Files    are append-only segments "spool-<number>.mrs" in a directory of the agent's own. A
  *          record is {magic, kind, length, CRC-32 of kind, length and payload} and its payload.
- * Crash    All committed records are found again after a crash at any byte. Rings are released only
- *          after the commit. The next agent skips the records that the commit covers, so each event
- *          is taken once.
+ * Crash    All committed records are found again after a crash at any byte. Space in the rings is
+ *          released only after the commit. After a crash, the next agent continues to read the
+ *          rings where the last commit says, so each event is read exactly once.
  * Sync     The files are never synced. Recent data is in the page cache, so a frame that is soon
  *          acknowledged never reaches the disk. Like the rings, the spool survives the end of the
  *          agent, but not the end of the machine.
  * Errors   A directory that was removed is created again. If a segment cannot be written for
- *          another reason than a full disk, the next segment is used. The file "counts" has what
- *          was committed and answered, so that missing parts of segments are noticed. If neither
- *          has the answers to frames that exist, the spool counts as after a reboot: the aggregator
- *          says which of these frames it has.
+ *          another reason than a full disk, the next segment is used. The file "counts" also states
+ *          what was committed and answered, so that missing parts of segments are noticed. If
+ *          neither the segments nor "counts" have the answers to frames, the agent sends these
+ *          frames again, and the aggregator says which of them it already has.
  *
  * Kinds of records:
  *
  *   1  a frame, after 8 bytes with its number of events without loss events
- *   2  a session: its next sequence number, and what became of its events up to now
- *   3  an answer: the frame was stored or refused
- *   4  a commit: the frames before it are valid, the rings were read up to these positions, and the
- *      sessions have these notes
- *   5  the uncommitted records before it are void
+ *   2  a session: its next sequence number, and how many of its events were stored, refused or
+ *      dropped
+ *   3  the aggregator's answer to a frame: the frame was stored or refused
+ *   4  a commit: the frames before it are valid. It contains the positions up to which the rings
+ *      were read, and notes of sessions.
+ *   5  the uncommitted records before this record are void
  *   6  how many frames of clock data a session lost
- *   7  the frames before it are of an earlier boot
+ *   7  the frames before this record are of an earlier boot
  *   8  the counts of a session at the beginning of this boot
  *
- * A directory that is empty and ours at open gets mode 0700. Without a directory segments are in
- * memory (memfd). Threads: one.
+ * If the directory is empty and belongs to the agent's user, mrd_spool_open gives it mode 0700.
+ * Without a directory, segments are in memory (memfd). All functions must be called by one thread.
  */
 #ifndef MRD_AGENT_SPOOL_SPOOL_H
 #define MRD_AGENT_SPOOL_SPOOL_H
@@ -52,12 +53,13 @@ typedef struct {
     uint32_t len; /* length of the frame in bytes */
     uint8_t type, clock;
     bool earlier; /* the frame was written before the last reboot */
-    /* The frame was written before the last reboot, and the aggregator says that it stored the
-     * frame then (mrd_spool_done_before). */
+    /* The frame was written before the last reboot, and the aggregator answered that it stored the
+     * frame before the reboot (mrd_spool_done_before). */
     bool known;
 } mrd_spool_item;
 
-/* Counts of what happened to a session's events since the directory was created. */
+/* Numbers of a session's events by what happened to them, since the spool's directory was
+ * created. */
 #define MRD_SPOOL_NOTE 1152u
 typedef struct {
     /* numbers of events that the aggregator stored, that it refused permanently, and that the size
@@ -74,15 +76,16 @@ typedef struct {
 } mrd_spool_tally;
 
 /*
- * The counts of a session when the first agent of this boot opened the directory.
+ * The counts of a session when an agent first opened the directory after the machine booted.
  *
  * A power failure may have lost the latest part of the page cache, so these counts may be older
- * than the aggregator's. The aggregator receives these counts and mrd_spool_since. From them it
- * computes how many events were added in this boot, and how many were lost.
+ * than the aggregator's. The aggregator receives these counts and mrd_spool_since. From these and
+ * its own counts, the aggregator computes how many events were added in this boot, and how many
+ * were lost.
  */
 typedef struct {
-    /* Minimum number of events that were committed before this boot. Events that are in none of the
-     * other counts were lost. */
+    /* Number of events that were known to be committed before this boot. It may be too low after a
+     * power failure. Events that are in none of the other counts were lost. */
     uint64_t begun;
     uint64_t held; /* number of events in the frames that were found at open */
     /* Number of the events in `held` that the aggregator already had, as its later answers showed
@@ -127,12 +130,13 @@ void mrd_spool_close(mrd_spool *spool);
  * running. */
 uint64_t mrd_spool_damage_in(const char *dir);
 
-/* Returns the random number that marks this series of sequence numbers. A new epoch begins in a new
- * directory, and when the spool is opened after used numbers may have been lost. */
+/* Returns the epoch, a random number that marks this series of sequence numbers. A new epoch begins
+ * in a new directory. It also begins if the spool is opened and it may have lost which sequence
+ * numbers were used. */
 uint64_t mrd_spool_epoch(const mrd_spool *spool);
-/* Returns a number that identifies the directory in this boot. When it changes, the counts of
- * sessions may be smaller than before: they restart at their bases, or at 0. 1 means that an
- * earlier release created the directory. */
+/* Returns a number that identifies the directory in this boot. When this number changes, the counts
+ * of sessions may be smaller than before. They then restart at the values of mrd_spool_get_base, or
+ * at 0. 1 means that an earlier release of the agent created the directory. */
 uint64_t mrd_spool_since(const mrd_spool *spool);
 /* Returns the counts of a session at the beginning of this boot. NULL if the session began in this
  * boot. The pointer is valid until the next call that changes the spool. */
@@ -140,12 +144,13 @@ const mrd_spool_base *mrd_spool_get_base(const mrd_spool *spool, uint64_t sessio
 /* Returns the next sequence number of a session, from 0. mrd_spool_add increments it. */
 uint64_t mrd_spool_next_seq(const mrd_spool *spool, uint64_t session);
 /* Removes a session, but not its frames. The sequence numbers and tallies of the last
- * MRD_SPOOL_FORGOTTEN removed sessions are kept, because a session may return after a crash of the
- * aggregator. A sequence number that is used twice would make the second frame look like a
- * duplicate. */
+ * MRD_SPOOL_FORGOTTEN removed sessions are kept, because a restarted aggregator may request a
+ * removed session again. If a sequence number were used twice, the aggregator would discard the
+ * second frame as a duplicate. */
 #define MRD_SPOOL_FORGOTTEN 256u
 void mrd_spool_forget(mrd_spool *spool, uint64_t session);
-/* Restores a session that was removed with mrd_spool_forget. Call it when the session returns. */
+/* Restores a session that was removed with mrd_spool_forget. Call this when the aggregator requests
+ * the session again. */
 void mrd_spool_recall(mrd_spool *spool, uint64_t session);
 
 /* The read position of a ring: the hash of its file name, and the position in bytes. */
@@ -168,15 +173,16 @@ mrd_err mrd_spool_add(mrd_spool *spool, mrd_bytes frame, uint64_t events, mrd_wh
 
 /* Commits all frames since the last commit, together with the positions of their rings. If the disk
  * has no room, drops the oldest frames, in the last resort even frames of this commit. Errors:
- * FULL, IO, LIMIT, NOMEM. After an error nothing has changed, and the caller must commit again. */
+ * FULL, IO, LIMIT, NOMEM. After an error nothing is committed, and the caller must call this
+ * again. */
 mrd_err mrd_spool_commit(mrd_spool *spool, const mrd_spool_position *positions, size_t count,
                          mrd_why *why);
 bool mrd_spool_uncommitted(const mrd_spool *spool);
 /* Sets the caller's note of a session, which is valid from the next commit on. At most
  * MRD_SPOOL_NOTE bytes. Errors: LIMIT, NOMEM. */
 mrd_err mrd_spool_note(mrd_spool *spool, uint64_t session, const void *note, size_t len);
-/* Gets the tally of a session, without frames that mrd_spool_done_before removed. All values are
- * zero if the session is unknown. */
+/* Gets the tally of a session. Frames that mrd_spool_done_before removed are not in its counts. All
+ * values are zero if the session is unknown. */
 void mrd_spool_get_tally(const mrd_spool *spool, uint64_t session, mrd_spool_tally *ret_tally);
 /* Returns all positions in the last commit of the previous agent; borrowed. */
 const mrd_spool_position *mrd_spool_recovered(const mrd_spool *spool, size_t *ret_n);

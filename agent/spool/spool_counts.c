@@ -26,11 +26,11 @@ typedef struct {
     uint32_t magic, crc; /* crc: checksum of the bytes that follow */
     uint64_t session, epoch, next, committed, delivered, refused, forced, damaged;
     mrd_ev_ns last, answered_to, damaged_first, damaged_last;
-    /* All sequence numbers below `answered` have an answer. So has the number `answered` + i if bit
-     * i of `bits` is set. */
+    /* All frames with sequence numbers below `answered` have an answer. The frame with number
+     * `answered` + i has an answer if bit i of `bits` is set. */
     uint64_t answered, bits;
-    /* overstated: number of events that were answered although the segments still count them as
-     * dropped, 0 in files of earlier releases. clock: the clock of the times `last` and
+    /* overstated_low and overstated_high: number of answered events that the segments still count
+     * as dropped; 0 in files of earlier releases. clock: the clock of the times `last` and
      * `answered_to`. */
     uint16_t note_len, overstated_high;
     uint8_t clock, overstated_low[3];
@@ -47,8 +47,9 @@ typedef struct {
     uint64_t number, len;
 } extent;
 
-/* The part after the extent: new sums of the sessions, written before a segment is removed. The
- * removal makes them valid, even if this process is killed before it copies them into the slots. */
+/* The part after the extent: new sums of the sessions' delivered, refused and dropped events,
+ * written before a segment is removed. The removal of the segment makes these sums valid, even if
+ * this process is killed before it writes them into the slots. */
 #define GOING_MAGIC 0x4753524du /* the bytes "MRSG" */
 
 typedef struct {
@@ -73,7 +74,8 @@ typedef struct {
 #define GOING_AT  (EXTENT_AT + (off_t) sizeof(extent))
 #define BOOT_AT   (GOING_AT + (off_t) sizeof(going))
 
-/* Computes the CRC of a record. Each record begins with its magic and its CRC. */
+/* Computes the CRC of a part of the file "counts". Each part begins with its magic number and its
+ * CRC. */
 static uint32_t
 crc_of(uint32_t magic, const void *record, size_t size)
 {
@@ -97,8 +99,8 @@ write_extent(const mrd_spool *spool)
     (void) !pwrite(spool->counts_fd, &e, sizeof(e), EXTENT_AT);
 }
 
-/* Returns true if the end of the segments was lost, so that the slots have commits that no segment
- * has. The extent says how long the newest segment was. */
+/* Returns true if the newest segment is missing or shorter than the extent says. The slots then
+ * have commits that no segment has. */
 static bool
 is_cut(const mrd_spool *spool)
 {
@@ -200,8 +202,8 @@ mrd_spool_counts_read_boot(const mrd_spool *spool, char text[MRD_SPOOL_BOOT_TEXT
     close(fd);
 }
 
-/* Gets the sums that a previous agent wrote before it removed a segment. If the agent ended before
- * the removal, the segment still exists, and all sums are 0. */
+/* Gets the sums that a previous agent wrote before it removed a segment. If that segment still
+ * exists, the sums are not valid, and all are set to 0. */
 static void
 read_going(const mrd_spool *spool, going *ret_going)
 {
@@ -215,7 +217,7 @@ read_going(const mrd_spool *spool, going *ret_going)
         return;
     }
     seg = mrd_spool_find_segment(spool, ret_going->number);
-    /* a segment that could not be removed was made empty */
+    /* an agent truncates a segment to length 0 if it cannot remove the file */
     if (seg != NULL && seg->len > 0)
         *ret_going = (going){ 0 };
 }
@@ -236,8 +238,8 @@ take_slot(mrd_spool *spool, sequence *seq)
         }
 }
 
-/* Adds a frame to its session's counts. Times of a session are kept for one clock only, the clock
- * of its first frame with events. */
+/* Adds a frame to its session's counts. Frames with times of another clock than the session's first
+ * frame do not change the session's times. */
 static void
 count_frame(sequence *seq, const mrd_spool_item *item)
 {
@@ -246,7 +248,8 @@ count_frame(sequence *seq, const mrd_spool_item *item)
         return;
     if (seq->last.ns == 0) {
         seq->tally.damaged_clock = item->clock;
-        /* later frames have later times, so missing events cannot be earlier than this */
+        /* later frames have later times, so events that are found to be missing cannot be earlier
+         * than this */
         seq->answered_to = item->first;
     }
     if (item->clock == seq->tally.damaged_clock && mrd_ev_after(item->last, seq->last))
@@ -313,8 +316,8 @@ mrd_spool_counts_write_all(mrd_spool *spool)
     bool ok = true;
 
     for (size_t i = 0; i < spool->n_sequences && spool->counts_fd >= 0; i++) {
-        /* A session with events in `there` gets no new slot. The slot would show their frames as
-         * answered before the sums count them. */
+        /* Gives no slot to a session with events in `there`. The slot would show their frames as
+         * answered, although the sums do not include them yet. */
         if (!spool->sequences[i].forgotten && spool->sequences[i].there == 0)
             take_slot(spool, &spool->sequences[i]);
         ok = write_slot(spool, &spool->sequences[i]) && ok;
@@ -338,8 +341,8 @@ least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Completes frames whose answers only the slot has, because the end of the segments was lost. The
- * slot says nothing about numbers from c->next on. */
+/* Completes frames that are answered according to the slot, although the end of the segments with
+ * the records of these answers was lost. The slot knows only sequence numbers below c->next. */
 static void
 complete_answered(mrd_spool *spool, const slot *c)
 {
@@ -357,8 +360,8 @@ complete_answered(mrd_spool *spool, const slot *c)
     }
 }
 
-/* Returns how many events of the session are in the queue. Raises *ret_last_ns to their latest
- * time. */
+/* Returns how many events of the session are in the queue. Raises *ret_last_ns to the latest time
+ * of these events in `clock`. */
 static uint64_t
 in_queue(const mrd_spool *spool, uint64_t session, uint32_t clock, int64_t *ret_last_ns)
 {
@@ -376,8 +379,8 @@ in_queue(const mrd_spool *spool, uint64_t session, uint32_t clock, int64_t *ret_
     return events;
 }
 
-/* Adds answers that the segments have and the slot lacks. Either can lack answers: the slot is
- * written just before an answer's record, and a full disk can prevent the record. */
+/* Adds the events of answers that the segments have and the slot lacks. Slots and segments are
+ * written separately, so each can lack an answer that the other has. */
 static void
 add_recorded(const mrd_spool *spool, const slot *c, uint64_t *delivered, uint64_t *refused)
 {
@@ -394,8 +397,9 @@ add_recorded(const mrd_spool *spool, const slot *c, uint64_t *delivered, uint64_
 }
 
 /*
- * Returns true if the session's note in the slot is newer than the note in the segments. The losses
- * in a note must count exactly once, because their rings are released after the note is written.
+ * Returns true if the session's note in the slot is newer than the note in the segments. A note
+ * contains the session's losses. They must count exactly once, because the rings that reported them
+ * are released after the note is written.
  *
  * A commit writes the segments before the counts, so normally the segments have the newer note. The
  * slot has the newer note in three cases: the segments have no note of the session, the end of the
@@ -410,10 +414,10 @@ takes_note(const mrd_spool *spool, const slot *c, const sequence *seq)
     return c->note_len > 0 && (seq->tally.note_len == 0 || (cut && !spool->rebooted));
 }
 
-/* Returns the newer of two sums: the sum in the slot, and the sum written before the removal of a
- * segment. The newer sum has the larger total. If the totals are equal, it has more answered
- * events, because the answer to a dropped frame moves its events from `forced` to the answered
- * ones. */
+/* Returns the newer of two versions of a session's sums: those in the slot, and those that were
+ * written before the removal of a segment. The newer version has the larger total. If the totals
+ * are equal, it has more answered events, because the answer to a dropped frame moves its events
+ * from dropped (`forced`) to answered. */
 static going_sums
 youngest(const slot *c, const going_sums *gone)
 {
@@ -426,7 +430,8 @@ youngest(const slot *c, const going_sums *gone)
     return *gone;
 }
 
-/* Compares the session's slot `c` with the segments. Stores how many events are missing. */
+/* Compares the session's slot `c` with the segments, and stores how many committed events are
+ * missing. `place` is the number of the slot, from 1. */
 static mrd_err
 compare(mrd_spool *spool, const slot *c, uint32_t place, const going *g)
 {
@@ -445,8 +450,7 @@ compare(mrd_spool *spool, const slot *c, uint32_t place, const going *g)
         seq->next = most(seq->next, c->next);
         seq->committed = most(seq->committed, c->next);
     }
-    /* A segment with later sequence numbers does not say which frames were answered, but the slot
-     * does. */
+    /* The slot may have answers that the segments lack. */
     complete_answered(spool, c);
     if (newer_note) {
         memcpy(seq->tally.note, c->note, c->note_len);
@@ -471,8 +475,8 @@ compare(mrd_spool *spool, const slot *c, uint32_t place, const going *g)
     if (c->committed <= there)
         return MRD_OK;
     spool->stats.damaged_events += c->committed - there;
-    /* After a reboot, the aggregator may have stored some of the missing events. It computes how
-     * many (mrd_spool_base), so the session does not count them as damaged here. */
+    /* After a reboot, the aggregator may have stored some of the missing events. The aggregator
+     * computes how many (mrd_spool_base), so the missing events do not count as damaged here. */
     if (spool->rebooted) {
         seq->missing = c->committed - there;
         return MRD_OK;
@@ -541,8 +545,8 @@ mrd_spool_counts_open(mrd_spool *spool, mrd_why *why)
     spool->counts_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     spool->cut = spool->counts_fd >= 0 && is_cut(spool);
     read_going(spool, &g);
-    /* Stays true until the slots have the sums. In a new file, the first write also reserves disk
-     * space for the sums. */
+    /* This makes the next write of all slots also write the part for the sums, with zeros. In a new
+     * file this reserves disk space for the sums. */
     spool->going = true;
     for (uint32_t i = 1; i <= SLOTS_MAX && spool->counts_fd >= 0 && err == MRD_OK; i++) {
         if (pread(spool->counts_fd, &c, sizeof(c), (off_t) (i - 1) * SLOT_SIZE) !=
@@ -552,7 +556,7 @@ mrd_spool_counts_open(mrd_spool *spool, mrd_why *why)
             err = compare(spool, &c, i, &g);
     }
     for (size_t i = 0; i < spool->n_sequences;
-         /* a session that gets a slot later begins with these counts */
+         /* Set these counts in all sessions. A session without a slot may get one later. */
          i++) {
         sequence *seq = &spool->sequences[i];
         int64_t last_ns = 0;

@@ -15,8 +15,8 @@
 #include "base/sys/out.h"
 
 /* Removes other users' permissions from the directory if it is empty. A directory that was created
- * for the agent, for example by a kubelet, may be open to all users. A directory with files is left
- * alone, because it may serve other purposes. */
+ * for the agent, for example by a kubelet, may be open to all users. The permissions of a directory
+ * with files are not changed, because it may serve other purposes. */
 static void
 close_to_others(const char *path)
 {
@@ -127,8 +127,8 @@ mrd_spool_read_boot(mrd_spool *spool, const char *boot_id, char boot[MRD_SPOOL_B
 }
 
 /* Writes the id of the current boot into the lock file. This is the last step of opening the spool.
- * If this agent is killed before it, the next agent still sees the previous boot. Returns FULL or
- * IO only if the lock file does not have this id already. */
+ * If this agent is killed before it, the next agent still sees the previous boot. Does nothing if
+ * the lock file already has this id. Errors: FULL, IO. */
 mrd_err
 mrd_spool_name_boot(const mrd_spool *spool, const char *boot, mrd_why *why)
 {

@@ -50,7 +50,7 @@ typedef struct {
 
 typedef struct {
     uint32_t positions, notes;
-} commit_head; /* the head is followed by the positions, then by the notes */
+} commit_head; /* followed by the positions, then by the notes */
 
 typedef struct {
     uint64_t session;
@@ -58,7 +58,7 @@ typedef struct {
 } note_head; /* followed by the bytes of the note */
 
 typedef struct {
-    uint64_t session, lost; /* lost: the session's total, which replaces earlier ones */
+    uint64_t session, lost; /* lost: the session's total, which replaces earlier records */
 } clock_record;
 
 typedef struct {
@@ -80,7 +80,7 @@ typedef struct {
     bool cut;
     /* the answer in a record that was found at open, as enum answer + 1; 0 means none */
     uint8_t recorded;
-    /* an answer that is in no segment because there was no room, as enum answer + 1; 0 means
+    /* an answer that is in no segment because the disk was full, as enum answer + 1; 0 means
      * none */
     uint8_t unreported;
 } entry;
@@ -94,9 +94,9 @@ typedef struct {
     /* `last` is the latest time in committed frames. `answered_to` is the latest time in answered
      * frames. Before the first answer it is the earliest time in the first frame with events. */
     mrd_ev_ns last, answered_to;
-    uint64_t found; /* next sequence number to commit, according to the segments found at open */
-    /* tally.forced counts events that the size limit dropped. This is how many more (or, if
-     * negative, fewer) of these drops have a record in the segments. */
+    uint64_t found; /* next sequence number to commit, according to the segments at open */
+    /* Number of dropped events according to the segments, minus tally.forced. tally.forced is the
+     * number of events that the size limit dropped. */
     int64_t ahead;
     /* Number of events in tally.forced that the next agent would find again, because the disk had
      * no room for the record that they were dropped. */
@@ -125,10 +125,10 @@ struct mrd_spool {
     uint64_t counts_used; /* bit mask of the used slots in the file of counts */
     uint64_t max_bytes, segment_bytes, epoch, origin;
     uint64_t found_epoch; /* epoch of the segments found at open */
-    /* This agent is the first in this boot to open the directory, or must behave as if it were. */
+    /* This agent is the first after a boot to open the directory, or must behave as if it were. */
     bool rebooted;
     bool holed;  /* used at open: records are missing before the record that is being read */
-    bool behind; /* `behind` is set in at least one session */
+    bool behind; /* `behind` is set in at least one sequence */
     bool going;  /* the file of counts contains sums for a segment that is to be removed */
     /* the file of counts shows that the end of the segments was lost before the open */
     bool cut;
@@ -146,7 +146,7 @@ struct mrd_spool {
     uint64_t positions_segment;
     sequence *sequences;
     size_t n_sequences;
-    bool notes_wait; /* `note_waits` is set in at least one session */
+    bool notes_wait; /* `note_waits` is set in at least one sequence */
     mrd_spool_stats stats;
     mrd_why failure; /* reason of the last failed write */
     void (*dropped)(void *self, const mrd_spool_item *item);
@@ -171,20 +171,20 @@ entry *mrd_spool_entry(const mrd_spool *spool, uint64_t id);
 void mrd_spool_complete(mrd_spool *spool, entry *ent);
 void mrd_spool_set_behind(mrd_spool *spool, uint64_t session);
 void mrd_spool_commit_sequences(mrd_spool *spool);
-/* Begins a new boot: the current counts of every session in the spool become its base, and all
- * frames are marked as of an earlier boot. Errors: LIMIT, NOMEM. */
+/* Call this at the first open after a reboot. Makes the current counts of every session its base,
+ * and marks all frames as frames of an earlier boot. Errors: LIMIT, NOMEM. */
 mrd_err mrd_spool_begin_boot(mrd_spool *spool);
 mrd_err mrd_spool_set_base(sequence *seq, const mrd_spool_base *base);
 mrd_err mrd_spool_count_answer(mrd_spool *spool, const answer_record *record);
 bool mrd_spool_discard_uncommitted(mrd_spool *spool);
-/* *ret_bits of mrd_spool_unanswered has a bit for this many sequence numbers */
+/* number of sequence numbers for which *ret_bits of mrd_spool_unanswered has a bit */
 #define MRD_SPOOL_TOLD 64u
 /* Returns the first unanswered sequence number of the session. If all are answered, returns the
  * next number to commit. Bit i of *ret_bits is set if the number i after that one is answered. */
 uint64_t mrd_spool_unanswered(const mrd_spool *spool, const sequence *seq, uint64_t *ret_bits);
-/* Gets the sums of answered events, without the frames that the next agent will find and send
- * again. The answers to such frames are not in the segments and, if `counts` is true, not in the
- * file of counts either. */
+/* Gets the numbers of a session's stored and refused events. Leaves out frames whose answers are in
+ * no segment and, if `counts` is true, not in the file of counts. The next agent would send these
+ * frames again. */
 void mrd_spool_known(const mrd_spool *spool, const sequence *seq, bool counts,
                      uint64_t *ret_delivered, uint64_t *ret_refused);
 /* Like mrd_spool_known, for the member `known` of the session's mrd_spool_base. */
@@ -198,7 +198,7 @@ bool mrd_spool_takes_records(const mrd_spool *spool);
 /* Appends one record to the segment. On an error, errno has the reason. Errors: FULL, IO. */
 mrd_err mrd_spool_write_record(segment *seg, uint32_t kind, mrd_bytes a, mrd_bytes b);
 mrd_err mrd_spool_write_clock(segment *seg, const sequence *seq);
-/* Writes the session states that the newest segment lacks, until the disk has no more room. */
+/* Writes the states of all sessions with `behind` into the newest segment, if there is room. */
 void mrd_spool_catch_up(mrd_spool *spool);
 mrd_err mrd_spool_new_segment(mrd_spool *spool, mrd_why *why);
 void mrd_spool_remove_segment(mrd_spool *spool, size_t i);
@@ -217,9 +217,9 @@ mrd_err mrd_spool_counts_open(mrd_spool *spool, mrd_why *why);
 void mrd_spool_counts_commit(mrd_spool *spool);
 void mrd_spool_counts_write(mrd_spool *spool, sequence *seq);
 void mrd_spool_counts_write_all(mrd_spool *spool);
-/* Saves the sums that the next agent will need when segment `number` is removed. Call it before the
- * removal. The sums stay in the file until the slots of all sessions contain them. Overwrites in
- * place, which works on a full disk. */
+/* Saves the sums that the next agent will need if segment `number` is missing. Call this before the
+ * removal of the segment. The sums stay in the file until the slots of all sessions contain them.
+ * Overwrites in place, which works on a full disk. */
 void mrd_spool_counts_going(mrd_spool *spool, uint64_t number);
 void mrd_spool_counts_forget(mrd_spool *spool, sequence *seq);
 /* Sizes of the lock file's contents: "<boot>\n<origin, hex>\n", followed by zeros. */

@@ -102,8 +102,8 @@ take_answer(mrd_spool *spool, const answer_record *record)
         if (!ent->done && ent->item.seq == record->seq && ent->item.session == record->session &&
             ent->item.epoch == record->epoch) {
             ent->recorded =
-                /* an answer with 0 events only completes the frame, because the session's sums
-                 * count its events */
+                /* an answer with 0 events only completes the frame, whose events are already in the
+                 * session's sums */
                 record->events > 0 ? (uint8_t) (record->stored + 1) : 0;
             mrd_spool_complete(spool, ent);
             break;
@@ -112,7 +112,7 @@ take_answer(mrd_spool *spool, const answer_record *record)
     return err;
 }
 
-/* Reads the state of a session from a record. The last record of a session counts. */
+/* Reads the state of a session from a record. A later record of the same session replaces it. */
 static mrd_err
 take_session(mrd_spool *spool, const uint8_t *payload, uint32_t len)
 {
@@ -130,8 +130,9 @@ take_session(mrd_spool *spool, const uint8_t *payload, uint32_t len)
     is_known = mrd_spool_find_sequence(spool, record.session) != NULL;
     if ((err = mrd_spool_take_sequence(spool, record.session, &seq)) != MRD_OK)
         return err;
-    /* The sums in this record include answers that have no record. Since records before this one
-     * are missing, these answers were lost, not just left out for lack of room. */
+    /* The sums in this record include answers whose own records were not found. Because records
+     * before this record are missing, the records of the answers were lost. Otherwise a full disk
+     * could have prevented them. */
     if (is_known && spool->holed &&
         record.delivered + record.refused > seq->tally.delivered + seq->tally.refused)
         seq->unanswered = true;

@@ -37,15 +37,16 @@ typedef struct {
     mrd_bytes a, b;
 } record;
 
-/* Returns the errno value that explains why write() wrote less than requested. It comes from an
- * attempt to write one more byte. */
+/* Returns the errno value that explains why pwritev() wrote less than requested. Tries to write one
+ * more byte to get it. */
 static int
 why_short(const segment *seg, ssize_t wrote)
 {
     return pwrite(seg->fd, "", 1, (off_t) seg->len + wrote) < 0 ? errno : ENOSPC;
 }
 
-/* Writes all records or none. If there is no room for all, removes those that were written. */
+/* Writes all records or none. If not all could be written, truncates the file to its previous
+ * length. */
 static mrd_err
 write_records(segment *seg, const record *records, size_t count)
 {
@@ -101,7 +102,8 @@ mrd_spool_remove_segment(mrd_spool *spool, size_t i)
 
     if (spool->dir != NULL) {
         mrd_spool_path_of(spool, spool->segments[i].number, path);
-        if (unlink(path) != 0) /* the next agent must not find the frames of this segment again */
+        /* make the file empty, because the next agent must not find its frames again */
+        if (unlink(path) != 0)
             (void) !ftruncate(spool->segments[i].fd, 0);
     }
     close(spool->segments[i].fd);
@@ -130,8 +132,8 @@ base_of(const mrd_spool *spool, const sequence *seq)
                           tally->forced,    tally->damaged };
 }
 
-/* Writes the session's state and its base (the counts at the beginning of the boot) in one write. A
- * state without the base would be misleading: the base says which of the delivered events were
+/* Writes the session's state and its base (the counts at the beginning of the boot) in one write.
+ * The state must not be read without its base, which says how many of the delivered events were
  * counted before this boot. */
 static mrd_err
 write_session(mrd_spool *spool, segment *seg, const sequence *seq)
@@ -168,12 +170,13 @@ mrd_spool_write_boot(mrd_spool *spool)
     return err;
 }
 
-/* Called after the session's state was written to a segment. The state includes all drops except
- * those of frames that still exist in a segment (seq->there). */
+/* Called after the session's state was written to a segment. The state counts all drops, except
+ * drops of frames that the next agent would find in a segment (seq->there). */
 static void
 restated(mrd_spool *spool, sequence *seq)
 {
-    /* the session's slot says that the segments count too many drops, which is no longer true */
+    /* the session's slot says that the segments count too many drops; the new state corrects
+     * this */
     bool told = seq->ahead > 0;
 
     seq->ahead = -(int64_t) seq->there;

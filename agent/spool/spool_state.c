@@ -170,7 +170,8 @@ mrd_spool_discard_uncommitted(mrd_spool *spool)
         entry *ent = &spool->entries[spool->first + --spool->n];
         segment *seg = mrd_spool_find_segment(spool, ent->segment);
 
-        /* an answer was found for this frame, although its commit was not */
+        /* this frame is already complete: its answer was found, although its commit record was
+         * lost */
         if (ent->done)
             continue;
         spool->stats.items--;
@@ -263,8 +264,8 @@ mrd_spool_begin_boot(mrd_spool *spool)
 
 /* ---- Answers ---- */
 
-/* Returns true if the frame's segment was removed and only the copy in memory is left. If no answer
- * arrives while this process lives, the frame counts as dropped. */
+/* Returns true if the frame's segment was removed and only the copy in memory is left. If this
+ * process ends before the frame is answered, the frame counts as dropped. */
 static bool
 is_forced_out(const entry *item)
 {
@@ -310,7 +311,7 @@ mrd_spool_known(const mrd_spool *spool, const sequence *seq, bool counts, uint64
 
         left -= ent->unreported != 0;
         if (ent->unreported == 0 || ent->item.session != seq->session ||
-            (counts && ent->item.epoch == spool->epoch && /* the counts have this answer */
+            (counts && ent->item.epoch == spool->epoch && /* the file "counts" has this answer */
              (ent->item.seq < first || ent->item.seq - first < MRD_SPOOL_TOLD)))
             continue;
         *(ent->unreported == ANSWER_REFUSED + 1 ? ret_refused : ret_delivered) -= ent->item.events;
