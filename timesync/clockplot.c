@@ -22,7 +22,9 @@ is_unaligned(const mrd_align *align)
 /* Text of the assumptions. `bend` is the phrase that states the maximum change of the rate. */
 #define BOUND_HOLDS(bend)                                                                          \
     "the bound holds if stamps are causal up to their stated uncertainty, the rate changes by "    \
-    "at most " bend " inside an epoch and stays within 500 ppm; the estimate's error beyond "      \
+    "at most " bend " inside an epoch and stays within 500 ppm; where it is \"extrapolated\", it " \
+    "also holds only if the clock departs from its rate by at most twice of what it did in the "   \
+    "hour beside the gap; the estimate's error beyond "                                            \
     "noise is at most half the difference of the one-way minima, here at most half the width"
 
 void

@@ -1,8 +1,10 @@
 #include "timesync/follow.h"
 
+#include "base/num.h"
 #include "timesync/align_impl.h"
 #include "timesync/bound_impl.h"
 #include "timesync/follow_impl.h"
+#include "timesync/rate_box.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -36,6 +38,7 @@ struct mrd_follow {
     /* how many of the packets that mrd_bound_counts.near counts were handled already */
     uint64_t near;
     mrd_align *live;
+    mrd_rate_box box; /* what the clock did in the last hour of this epoch */
     double best_width, width;
     /* the w in use now, and the largest bend of the estimate in this epoch, in ppb/s */
     double w, bend;
@@ -169,6 +172,38 @@ begin_epoch(mrd_follow *follow, const mrd_bound_bin *bin)
     follow->bend = 0;
     use_w(follow, follow->options.w_live);
     mrd_smooth_start(&follow->smooth);
+    mrd_rate_box_start(&follow->box);
+}
+
+/* Stores the range of the offset at the time `at`, if the clock behaves after its last bin as it
+ * did in the last hour. Returns false if the last bin is near, or if too little is known. */
+static bool
+learned_range(mrd_follow *follow, int64_t at, double *ret_lo, double *ret_hi)
+{
+    const mrd_align *live = follow->live;
+    const mrd_align_bin *bin = &live->bins[live->bin_count - 1];
+    mrd_rate_ahead ahead, since = { 0, 0 };
+    double line;
+
+    if (!follow->running || live->bin_count == 0 || at - bin->at.ns <= MRD_ALIGN_FAR ||
+        !mrd_rate_box_ahead(&follow->box, at - mrd_rate_box_last(&follow->box), &ahead))
+        return false;
+    /* The rate is that of the last point of the box. The clock may have departed until the bin. */
+    (void) mrd_rate_box_ahead(&follow->box, bin->at.ns - mrd_rate_box_last(&follow->box), &since);
+    line = ahead.rate * mrd_seconds(bin->at.ns, at);
+    *ret_lo = bin->lo + line - ahead.departure - since.departure;
+    *ret_hi = bin->hi + line + ahead.departure + since.departure;
+    return true;
+}
+
+/* Marks the result as suspect if the clock moved more during a gap than its last hour allows. */
+static void
+watch_box(mrd_follow *follow, const mrd_bound_bin *bin)
+{
+    double lo, hi;
+
+    if (learned_range(follow, bin->t0, &lo, &hi) && (bin->range.lo > hi || bin->range.hi < lo))
+        follow->suspect_until = (mrd_local_ns){ bin->t0 + MRD_FOLLOW_SUSPECT };
 }
 
 static uint8_t
@@ -290,7 +325,9 @@ follow_emit(void *self, const mrd_bound_bin *bin)
         begin_epoch(follow, bin);
     watch_jump(follow, &smooth);
     watch_dropped(follow, bin);
+    watch_box(follow, bin);
     mrd_smooth_add(&follow->smooth, &smooth, follow->options.w_estimate_live);
+    mrd_rate_box_add(&follow->box, bin->t0, mrd_smooth_last(&follow->smooth, &bin->range).est);
     follow->width = bin->range.hi - bin->range.lo;
     follow->best_width = fmin(follow->best_width, follow->width);
     follow->newest = (mrd_local_ns){ bin->t0 };
@@ -333,18 +370,43 @@ mrd_follow_break(mrd_follow *follow, const mrd_epoch_break *at)
     mrd_align_reset(follow->live);
 }
 
+/* Narrows the bound of a time after the last packet by what the clock did in the last hour, and
+ * limits the estimate to it. */
+static void
+narrow_ahead(mrd_follow *follow, int64_t at, mrd_sess_ns *to, mrd_align_bound *bound)
+{
+    double lo, hi;
+    int64_t session = mrd_sat_add(at, follow->base);
+    mrd_sess_ns first, last;
+
+    if (!learned_range(follow, at, &lo, &hi))
+        return;
+    first.ns = mrd_sat_add(session, llround(floor(lo)));
+    last.ns = mrd_sat_add(session, llround(ceil(hi)));
+    if (first.ns > bound->hi.ns || last.ns < bound->lo.ns) {
+        /* the learned range contradicts w, so one of the two assumptions is false */
+        bound->quality = bound->quality < MRD_ALIGN_SUSPECT ? bound->quality : MRD_ALIGN_SUSPECT;
+        return;
+    }
+    bound->lo.ns = first.ns > bound->lo.ns ? first.ns : bound->lo.ns;
+    bound->hi.ns = last.ns < bound->hi.ns ? last.ns : bound->hi.ns;
+    to->ns = to->ns < bound->lo.ns ? bound->lo.ns : to->ns > bound->hi.ns ? bound->hi.ns : to->ns;
+}
+
 bool
 mrd_follow_live(mrd_follow *follow, mrd_local_ns at, mrd_sess_ns *ret_at,
                 mrd_align_bound *ret_bound)
 {
     mrd_align_cursor cursor = { 0, 0 };
+    mrd_align_bound bound;
 
     show_open_bin(follow);
+    ret_bound = ret_bound != NULL ? ret_bound : &bound;
     if (follow->smooth.bins < FIRST_BINS ||
         !mrd_align_map(follow->live, &cursor, at, ret_at, ret_bound))
         return false;
-    if (ret_bound != NULL && mrd_bound_holding(follow->bound) &&
-        ret_bound->quality > MRD_ALIGN_SUSPECT)
+    narrow_ahead(follow, at.ns, ret_at, ret_bound);
+    if (mrd_bound_holding(follow->bound) && ret_bound->quality > MRD_ALIGN_SUSPECT)
         ret_bound->quality = MRD_ALIGN_SUSPECT;
     return true;
 }

@@ -5,6 +5,7 @@
 #include "base/vec.h"
 #include "timesync/bound_impl.h"
 #include "timesync/follow_impl.h"
+#include "timesync/gap_bins.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -307,6 +308,31 @@ extent(const collect *c, const off_epoch *epoch, int64_t *ret_from, int64_t *ret
     mrd_ineqs_extent(c->ineqs + b->first, b->n, &(int64_t){ 0 }, ret_to);
 }
 
+/* Adds the bins of an epoch to the table, and bins in its gaps. */
+static mrd_err
+write_bins(const collect *c, const off_epoch *epoch, const work *k, double w,
+           const uint8_t *quality, mrd_align *align)
+{
+    mrd_gap_epoch gaps = { k->bins, k->est, epoch->n, w };
+    mrd_rate_box *box = calloc(1, sizeof(*box));
+    mrd_err err = box == NULL ? MRD_NOMEM : MRD_OK;
+
+    for (size_t i = 0; err == MRD_OK && i < epoch->n; i++) {
+        const mrd_span *span = &c->spans[epoch->first + i];
+        mrd_align_bin bin = mrd_bin_of(span->t0, &k->ranges[i], &k->est[i], quality[i],
+                                       mrd_ineqs_source(c->ineqs + span->first, span->n));
+
+        err = mrd_align_bin_add(align, &bin);
+        mrd_rate_box_add(box, span->t0, k->est[i].est);
+        if (err == MRD_OK && i + 1 < epoch->n)
+            err = mrd_gap_fill(&gaps, i, box,
+                               quality[i] < quality[i + 1] ? quality[i] : quality[i + 1],
+                               bin.source, align);
+    }
+    free(box);
+    return err;
+}
+
 static mrd_err
 write_epoch(const collect *c, const off_epoch *epoch, const work *k, double w, mrd_align *align,
             mrd_follow_report *report)
@@ -321,13 +347,8 @@ write_epoch(const collect *c, const off_epoch *epoch, const work *k, double w, m
         mark_squeezed(c, epoch, k, quality);
         err = mrd_align_segment_add(align, epoch->epoch, epoch->cause, epoch->base, w);
     }
-    for (size_t i = 0; err == MRD_OK && i < epoch->n; i++) {
-        const mrd_span *span = &c->spans[epoch->first + i];
-        mrd_align_bin bin = mrd_bin_of(span->t0, &k->ranges[i], &k->est[i], quality[i],
-                                       mrd_ineqs_source(c->ineqs + span->first, span->n));
-
-        err = mrd_align_bin_add(align, &bin);
-    }
+    if (err == MRD_OK)
+        err = write_bins(c, epoch, k, w, quality, align);
     if (err == MRD_OK) {
         int64_t from, to;
 
