@@ -17,7 +17,7 @@
 
 /* Assumed maximum rate error of any clock, as the fraction 1/DRIFT_PART (100 ppm). */
 #define DRIFT_PART     10000
-#define RATE_MAX       500000 /* a rate error beyond this is implausible, in ppb */
+#define RATE_MAX       500000 /* largest plausible rate error of a clock, in ppb */
 #define RATE_BEND      5000   /* maximum change of a clock's rate, in ppb per second */
 #define WORD_BOUND_MAX MRD_TIME_MAX
 #define FRAME_LEN      16384
@@ -93,7 +93,8 @@ host_of(const char *address, char host[256])
 }
 
 /* Starts a new epoch of probe numbers, because each new probe client begins again with number 0.
- * The epoch is at least the wall clock in seconds, so that no later process uses the same epoch. */
+ * The epoch is at least the wall clock's time in seconds, so that an agent that starts later uses a
+ * larger epoch. */
 static void
 next_epoch(mrd_clock_sync *sync)
 {
@@ -239,8 +240,8 @@ notice_sleep(mrd_clock_sync *sync)
     sync->state[0] = '\0';
 }
 
-/* Makes a clock probe from the four times of a heartbeat. Used if no other transport gets answers,
- * because the error of such a probe is larger. */
+/* Makes a clock probe from the times at which a heartbeat and its answer were sent and received.
+ * Used only if no other transport gets answers, because the error of such a probe is larger. */
 static void
 beat_probe(mrd_clock_sync *sync, mrd_local_ns sent_ns, const Mrd__Ack *ack, mrd_local_ns received)
 {
@@ -533,9 +534,10 @@ mrd_clock_sync_take(mrd_clock_sync *sync, bool force, Mrd__ClockData *to)
     return true;
 }
 
-/* For a time `age` nanoseconds after the aggregator's estimate (before it if negative): stores how
- * much the offset has changed and how much its bound has grown. Uses the estimated rate only if its
- * error is smaller than the assumed error of any clock. A rate from few probes can be far worse. */
+/* Computes how much the offset changes and how much its bound grows within `age` nanoseconds after
+ * the aggregator's estimate (before it if negative). Uses the estimated rate only if its error is
+ * smaller than the assumed error of any clock (DRIFT_PART). The error of a rate from few probes can
+ * be far larger. */
 static void
 word_moved(const mrd_clock_sync *sync, int64_t age, int64_t *ret_by, int64_t *ret_growth)
 {
@@ -569,7 +571,9 @@ mrd_clock_sync_at(const mrd_clock_sync *sync, mrd_local_ns at, mrd_clock_sync_vi
     if (sync->probe != NULL)
         view.probes += mrd_timeprobe_counters(sync->probe).answered;
     if (slept(sync)) {
-        view.known = false; /* the offset is unknown until the next turn has handled the suspend */
+        /* the machine was suspended since the last turn; the offset is unknown until the next turn
+         * handles this */
+        view.known = false;
     } else if (sync->word_bound >= 0 &&
                mrd_local_diff(mrd_local_now(), sync->word_received) < MRD_WAIT_ESTIMATE_VALID) {
         int64_t by, growth;

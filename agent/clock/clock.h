@@ -1,17 +1,19 @@
 /*
  * agent/clock/clock.h - relates the node's clock to the session clock. Sends probes to the
  * aggregator, keeps the estimate that the aggregator computes from them, and reads the node's own
- * clocks. Before the first estimate, the middle of a heartbeat's round trip is used. session time =
- * local + offset.
+ * clocks. Before the first estimate, the offset is computed from a heartbeat: the aggregator's time
+ * in the answer is assumed to be in the middle of the round trip. session time =
+ * CLOCK_MONOTONIC_RAW of this node + offset.
  *
  *   UDP         the first choice for probes (agent/clock/timeprobe.h)
  *   connection  a separate connection (agent/clock/linkprobe.h), used after 8 consecutive UDP
  *               packets without an answer. UDP is still tried every 10 s, and used again when it is
  *               answered.
- *   heartbeats  if neither is answered, the times of heartbeats. Each probe names its transport.
+ *   heartbeats  used if neither of the other transports gets answers. Each probe names its
+ *               transport.
  *   readings    of the node's own clocks (hw/hostclock.h), every 10 s and when a recording begins
  *
- * Threads: one.
+ * Only one thread may call these functions.
  */
 #ifndef MRD_AGENT_CLOCK_CLOCK_H
 #define MRD_AGENT_CLOCK_CLOCK_H

@@ -135,7 +135,7 @@ take_event(mrd_linkprobe *probe, const mrd_link_event *ev)
         next_pair(probe, mrd_local_now());
 }
 
-/* Lets the connection use a renewed certificate. Errors are ignored, because the agent reports
+/* Makes the connection use a renewed certificate. Errors are ignored, because the agent reports
  * files that cannot be read. */
 static void
 look_at_files(mrd_linkprobe *probe, mrd_local_ns now)

@@ -5,13 +5,13 @@
  *
  * Probes are sent in pairs. The first request wakes the network path, and the second is sent when
  * the first answer arrives. Times are read in user space, before sending and at arrival, so the
- * bounds are wider than with UDP, but correct. If the transport repeats a request, the answer that
- * arrives has its own times, so its bounds are correct as well.
+ * bounds are wider than with UDP, but correct. If the transport repeats a request, each answer
+ * contains the times of the request that it answers, so the bounds are correct as well.
  *
  * An answer with another timeline than the requested one is ignored. This happens if the aggregator
- * moved, and this connection is restored before the welcome message arrives.
+ * restarted on another machine, and this connection is restored before the welcome message arrives.
  *
- * Threads: one. Source: docs/reference/timesync.md section 3.
+ * Only one thread may call these functions. Source: docs/reference/timesync.md section 3.
  */
 #ifndef MRD_AGENT_CLOCK_LINKPROBE_H
 #define MRD_AGENT_CLOCK_LINKPROBE_H
@@ -26,7 +26,7 @@ typedef struct mrd_linkprobe mrd_linkprobe;
  * copied (at most 63 bytes). Returns NULL if out of memory. */
 mrd_linkprobe *mrd_linkprobe_open(mrd_transport *transport, uint64_t agent, uint32_t agent_epoch,
                                   const char *timeline);
-void mrd_linkprobe_close(mrd_linkprobe *probe); /* Does nothing for NULL. */
+void mrd_linkprobe_close(mrd_linkprobe *probe); /* NULL is ignored. */
 void mrd_linkprobe_step(mrd_linkprobe *probe);
 /* Gets the oldest complete probe that was not taken yet. Returns false if there is none. */
 bool mrd_linkprobe_take(mrd_linkprobe *probe, mrd_probe *ret_probe);

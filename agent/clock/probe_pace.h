@@ -7,12 +7,13 @@
  *   pace      RUN is pairs_per_s on average. IDLE is a tenth of RUN. FAST is four times RUN for at
  *             most 60 s. Then the pace is RUN until another pace is set.
  *   interval  The time between two pairs, except in a burst. It is 0.56 to 1.67 times the inverse
- *             of the pace. Before and after a held-out pair it is half of that. One pair in ten is
- *             held out, so ten intervals take the time of nine full ones.
- *   again     A pair that waits for a better moment is sent later, by 0.02 to 0.06 times the
+ *             of the pace. Before and after a held-out pair it is half of that. A held-out pair is
+ *             not used for the estimate, only to validate it. One pair in ten is held out, so ten
+ *             intervals take the time of nine full ones.
+ *   again     A pair that mrd_probe_pace_again delays is sent later, by 0.02 to 0.06 times the
  *             inverse of the pace.
  *
- * Times are RAW in nanoseconds. Threads: one per struct.
+ * Times are CLOCK_MONOTONIC_RAW in nanoseconds.
  */
 #ifndef MRD_AGENT_CLOCK_PROBE_PACE_H
 #define MRD_AGENT_CLOCK_PROBE_PACE_H

@@ -13,7 +13,7 @@
 #define TRIES 4
 #define SENDS 32 /* number of send times of warm-up packets that are kept for comparison */
 /* Pause between warm-up packets, before the pair, and between its two packets. It is too short for
- * a timer. */
+ * a timer, so the client waits in a loop. */
 #define GAP (8 * MRD_US)
 /* maximum number of packets that wait for their transmit stamp; a power of two */
 #define NUMBERS 512
@@ -46,7 +46,7 @@ struct mrd_timeprobe {
     pair flight[FLIGHT];
     size_t flying;
     int tries; /* number of attempts with warm-up packets for the next pair */
-    /* how long it took to send the last warm-up packet of each attempt, in ns */
+    /* time that sending the last warm-up packet of each attempt took, in ns */
     int64_t took[SENDS];
     size_t took_count;
     /* number_k[i % NUMBERS] is the probe number (k) of the i-th packet that the socket sent */
@@ -258,8 +258,8 @@ order_int64(const void *a, const void *b)
  *
  * Returns false if the send time of the last warm-up packet is over 10 % longer than the fastest
  * quarter of recent ones. The processor is then slow (its frequency, its caches, another program on
- * the core), and so are the delays in both directions. The measurement itself varies, so the caller
- * waits at most three times in a row.
+ * the core), and so are the delays in both directions. The send time also varies for other reasons,
+ * so the caller delays a pair at most three times.
  */
 static bool
 wake_path(mrd_timeprobe *probe, int64_t *at)
@@ -355,8 +355,8 @@ take_answers(mrd_timeprobe *probe)
 
         err = mrd_probe_packet_decode(data, &packet);
         if (err == MRD_OK && packet.kind == MRD_PROBE_WARMUP)
-            /* a warm-up packet that came back; the kernel should have dropped it (mrd_udp_drop),
-             * but could not */
+            /* a warm-up packet that was reflected; normally the kernel drops these packets
+             * (mrd_udp_drop) */
             continue;
         if (err != MRD_OK || packet.kind != MRD_PROBE_ANSWER ||
             packet.session != probe->options.session || packet.agent != probe->options.agent ||

@@ -19,7 +19,7 @@
  *
  * Times are CLOCK_MONOTONIC_RAW. If the node has a simulated clock, they are converted by `bend`.
  *
- * Threads: one per client. Source: docs/reference/timesync.md sections 2 and 3.
+ * Only one thread may use a client. Source: docs/reference/timesync.md sections 2 and 3.
  */
 #ifndef MRD_AGENT_CLOCK_TIMEPROBE_H
 #define MRD_AGENT_CLOCK_TIMEPROBE_H
@@ -69,7 +69,7 @@ typedef struct mrd_timeprobe mrd_timeprobe;
  * mrd_udp_open. */
 mrd_err mrd_timeprobe_open(const mrd_timeprobe_options *options, mrd_timeprobe **ret_probe,
                            mrd_why *why);
-void mrd_timeprobe_close(mrd_timeprobe *probe); /* Does nothing for NULL. */
+void mrd_timeprobe_close(mrd_timeprobe *probe); /* NULL is ignored. */
 int mrd_timeprobe_fd(const mrd_timeprobe *probe);
 /* Returns when mrd_timeprobe_step is due if no packet arrives before (mrd_local_now). */
 mrd_local_ns mrd_timeprobe_deadline(const mrd_timeprobe *probe);

@@ -43,7 +43,7 @@ open_for_writing(int fd)
         (void) fcntl(fd, F_SETLEASE, F_UNLCK);
         return false;
     }
-    /* after other errors it is unknown whether a program writes, so size and time decide */
+    /* other errors do not tell whether a program writes, so the time without changes decides */
     return errno == EAGAIN;
 }
 
@@ -209,7 +209,7 @@ finish_current(mrd_files *files, file_state state, const char *message)
     file *one = &files->files[files->at];
 
     close_file(files);
-    /* The file changed while it was read or sent, so its new version is sent from the start. */
+    /* If the file changed while it was read or sent, its new version is sent from the start. */
     if (state == SEEN || files->changed) {
         one->state = SEEN;
         one->still_since = mrd_local_now();
@@ -229,7 +229,7 @@ finish_current(mrd_files *files, file_state state, const char *message)
 }
 
 /* Ends the work on the current file. If its directory has `remove` set, the delivered file is
- * deleted. A file that a program keeps for later sessions stays (capture/nrt/neffs.h). */
+ * deleted. A model file that libmeridian keeps for later sessions stays (capture/nrt/neffs.h). */
 static void
 finish(mrd_files *files, file_state state, const char *message)
 {
@@ -263,7 +263,7 @@ was_removed(mrd_files *files)
     file *one = &files->files[files->at];
     dir *d = &files->dirs[one->dir];
 
-    /* the file may have another name now, so search again */
+    /* search again, because the events are needed and the file may have a new name */
     if (mrd_files_is_unread(one)) {
         finish(files, SEEN, "");
         d->look_at = (mrd_local_ns){ 0 };
@@ -524,7 +524,7 @@ on_request(mrd_files *files, const Mrd__ArtifactRequest *request)
         files->stats.duplicates++;
         taken(files, "");
     } else if (request->err == MRD_AGAIN || request->err == MRD_FULL || request->err == MRD_IO ||
-               request->err == MRD_NOMEM) { /* a temporary error; nothing is wrong with the file */
+               request->err == MRD_NOMEM) { /* temporary errors, which say nothing about the file */
         files->again_at = mrd_local_add(
             mrd_local_now(), mrd_publish_wait(request->retry_after_ms, MRD_WAIT_FILE_AGAIN));
     } else if (request->err != 0 && request->retry_after_ms == 0) {
@@ -547,7 +547,7 @@ on_ack(mrd_files *files, const Mrd__Ack *ack)
     int64_t wait = mrd_publish_wait(ack->retry_after_ms, MRD_WAIT_FILE_AGAIN);
 
     if (ack->status == MRD__ACK_STATUS__ACK_REFUSED) {
-        /* announce the file again, because the reply has the offset at which to continue */
+        /* announce the file again, because the reply tells the offset at which to continue */
         files->stage = ANNOUNCING;
         try_again(files, wait, ack->message);
     } else if (ack->status == MRD__ACK_STATUS__ACK_NOT_STORED ||
@@ -573,7 +573,7 @@ mrd_files_answer(mrd_files *files, uint64_t tag, const mrd_msg *msg)
     if (files->sessions[files->to].id != files->to_id)
         return; /* the session has ended; the next step handles that */
     if (msg == NULL) {
-        files->stage = ANNOUNCING; /* again, because the reply has the offset to continue at */
+        files->stage = ANNOUNCING; /* again, because the reply tells where to continue */
         files->again_at = mrd_local_add(mrd_local_now(), MRD_WAIT_FILE_AGAIN);
     } else if (msg->frame.type == MRD_FRAME_REQUEST && files->stage == ANNOUNCING) {
         on_request(files, msg->u.request);
@@ -649,8 +649,8 @@ abandon(mrd_files *files)
             "meanwhile lack the files written there: dir=%s",
             d->label);
     if (of_file) {
-        h->path = files->files[files->at].path; /* the hanging thread may still read the name */
-        /* Out of memory: both use this path. It is freed when the hanging thread returns. */
+        h->path = files->files[files->at].path; /* the hanging thread may still read this string */
+        /* The file gets a copy. If out of memory, the file keeps the string, and later frees it. */
         if ((files->files[files->at].path = strdup(h->path)) == NULL)
             files->files[files->at].path = h->path, h->path = NULL;
         files->files[files->at].rel = files->files[files->at].path + strlen(d->label) + 1;
@@ -684,7 +684,7 @@ come_back(mrd_files *files, hung *h)
         d->look_at = (mrd_local_ns){ 0 };
         folder = NULL;
     }
-    mrd_folder_free(folder, files->inotify); /* NULL, unless the directory was dropped meanwhile */
+    mrd_folder_free(folder, files->inotify); /* not NULL only if the directory was dropped */
     (void) mrd_job_thread_free(h->worker);
     free(w);
     free(h->label);

@@ -5,16 +5,17 @@
  * was written.
  *
  * Complete  A file is complete when its size and change time are unchanged for `stable`, and no
- *           process has it open for writing. The latter is checked by a lease where that is
- *           allowed.
+ *           process has it open for writing. The latter is checked by a file lease (fcntl
+ *           F_SETLEASE) where the kernel allows it.
  * Searches  Directories are watched by inotify and searched periodically. Where inotify does not
  *           work (network file systems) they are searched more often.
- * Owner     A directory that a workload named is opened in that process's own root. Only files of
- *           the user of the workload's ring are taken (agent/guard/safe_open.h). Only known kinds
- *           of files are taken. Other files are counted and reported.
+ * Owner     A directory that a workload's process named is opened in the root directory of that
+ *           process. Only files of the user who owns the process's rings are sent
+ *           (agent/guard/safe_open.h), and only known kinds of files. Other files are counted and
+ *           reported.
  * Thread    A thread searches, opens, hashes and reads in slices, so that the caller never waits
- *           for a file system. It is started with the first directory. Users have equal shares of
- *           the thread and of the table of files.
+ *           for a file system. The thread is started with the first directory. Users have equal
+ *           shares of the thread's time and of the table of files.
  * Removal   A directory is dropped when no process that named it remains and none of its files is
  *           pending.
  */
@@ -38,8 +39,8 @@ typedef struct {
     int64_t pid; /* pid of the process that wrote the file, as given to mrd_files_watch */
     int64_t uid; /* user of the file's directory; -1 means that the operator named the directory */
     int fd;      /* descriptor of the file that was checked and hashed; borrowed */
-    /* Only for a trace file: minimum number of earlier versions that were replaced before they were
-     * complete. */
+    /* Only for a trace file: how many earlier versions were seen that were replaced before they
+     * were complete. There may have been more. */
     uint32_t replaced;
     /* the file begins with the contents of an earlier version that was passed to `complete` */
     bool grown;
@@ -47,7 +48,7 @@ typedef struct {
     uint64_t takers[MRD_FILES_SESSIONS];
 } mrd_files_complete;
 
-/* A directory in which files are taken, all or only the one with a given name. */
+/* A directory whose files are sent to sessions: all files, or only the file with a given name. */
 typedef struct {
     /* path in the root directory of the process that named it; absolute, unless the operator named
      * the directory */
@@ -65,7 +66,7 @@ typedef struct {
      * sent again for each new session. */
     bool any_age;
     /* True if the files were written for a session. A file is then removed when it is delivered.
-     * Empty directories are removed as soon as no process that named the directory captures. A
+     * Empty directories are removed when no process that named the directory is capturing. A
      * process counts as capturing from when it first names the directory, or from when it names it
      * with `captures`, until mrd_files_captured. */
     bool remove;
@@ -105,8 +106,8 @@ typedef struct {
      * frame cannot be sent now and must be sent later. */
     mrd_err (*send)(void *self, uint64_t tag, mrd_bytes frame);
     /* Returns true if this session takes files of this process. Called when the sessions change,
-     * when a process names a directory, and for each file of an operator's directory. NULL means
-     * that every session takes all files. */
+     * when a process names a directory, and for each file of a directory that the operator named.
+     * NULL means that every session takes all files. */
     bool (*wants)(void *self, uint64_t session, const mrd_files_whose *whose);
     /* Returns true if the process of a file belongs to this node. `instance` and `pid` come from
      * the file's path. `uid` is the user of the file's directory, or MRD_OWNED_ANY. Called for each
@@ -118,8 +119,8 @@ typedef struct {
     /* Reports a file that is complete and hashed, before it is announced to the aggregator. Called
      * once for each version of a file. May be NULL. */
     void (*complete)(void *self, const mrd_files_complete *file);
-    /* Reports a trace file that cannot be read, although sessions wanted its events. The file's
-     * sha256 is NULL and its fd is -1. May be NULL. */
+    /* Reports a trace file that cannot be read, although sessions wanted its events. file->sha256
+     * is NULL and file->fd is -1. May be NULL. */
     void (*missed)(void *self, const mrd_files_complete *file, const char *reason);
     void *self;
 } mrd_files_options;
@@ -147,15 +148,15 @@ typedef struct {
 mrd_err mrd_files_open(const mrd_files_options *options, mrd_files **ret_files, mrd_why *why);
 void mrd_files_close(mrd_files *files);
 /* Begins to take files of a directory, which need not exist yet. Does nothing for a known
- * directory. In one directory at most MRD_FOLDER_NAMES files can be named. Further ones are
- * reported as failed (options.finished). Errors: INVALID (no path, or a relative one), LIMIT (the
- * user has its maximum of directories), NOMEM. */
+ * directory. At most MRD_FOLDER_NAMES files can be named in one directory. Further names are
+ * reported as failed files (options.finished). Errors: INVALID (no path, or a relative one), LIMIT
+ * (the user has its maximum of directories), NOMEM. */
 mrd_err mrd_files_watch(mrd_files *files, const mrd_files_place *place);
 /* Handles the end of a process. A directory that only this process named is dropped when its files
  * are finished. */
 void mrd_files_gone(mrd_files *files, int64_t pid);
-/* Handles that a process has finished its capture. Must be called when the files of the capture are
- * written. */
+/* Handles that a process has finished its capture. Must be called after the files of the capture
+ * were written. */
 void mrd_files_captured(mrd_files *files, int64_t pid);
 /* Sets the sessions that receive files, at most MRD_FILES_SESSIONS. Files wait while there are no
  * sessions. A file that is older than all sessions waits for a session with an earlier start. */

@@ -102,7 +102,7 @@ is_replaced(const file *one, const mrd_folder_file *met)
 }
 
 /* Returns true if the file is unchanged since an earlier search. Size and mtime are not enough,
- * because a replacement can have the same. Its change time (ctime) then differs. */
+ * because a replaced file can have the same values. Its change time (ctime) then differs. */
 static bool
 is_unchanged(const file *one, const mrd_folder_file *met)
 {
@@ -147,7 +147,7 @@ meet_again(mrd_files *files, file *one, const mrd_folder_file *met, mrd_local_ns
 }
 
 /* Returns true if the file belongs to this node. Several nodes may share a directory. A file that a
- * process of this node named belongs to this node. */
+ * process of this node named explicitly belongs to this node. */
 static bool
 is_ours(const mrd_files *files, const dir *d, const char *rel)
 {
@@ -330,7 +330,8 @@ mrd_files_sum(mrd_files *files)
 
 /* ---- Removed files ---- */
 
-/* An index of the files that the last search of a directory found, by their contents. */
+/* A hash index of the files that the last search of a directory found. The key is the
+ * size, the modification time and the last bytes of a file. */
 typedef struct {
     mrd_index index;
     bool made;
@@ -354,7 +355,7 @@ same_contents(const void *self, uint32_t at, const void *key)
 }
 
 /* Adds to the index the files that the last search of the directory found. If out of memory, some
- * are left out. If one of these was renamed, its old name counts as removed. */
+ * files are left out. If such a file was renamed, its old name counts as a removed file. */
 static void
 index_contents(const mrd_files *files, const dir *d, contents *to)
 {
@@ -401,8 +402,9 @@ lose(mrd_files *files, file *one, contents *found)
 }
 
 /* Handles known files that this search did not find. Returns how many of them do not exist any
- * more. Files among them that were not sent yet count as lost. A trace file may have been renamed
- * during the search. Then *ret_again is set, and another search decides. */
+ * more. Pending files among them count as lost. An unread trace file may have been renamed during
+ * the search. Then *ret_again is set, and it counts as lost only if the next search does not find
+ * it either. */
 static size_t
 look_for_gone(mrd_files *files, const dir *d, bool *ret_again)
 {
@@ -493,7 +495,7 @@ mrd_files_looked(mrd_files *files, mrd_local_ns now)
 }
 
 /* Returns when the directory may be searched next. Searches of a directory take at most a fifth of
- * the time, so a long search is followed by a long pause. */
+ * the time, so that a long search is followed by a long pause. */
 mrd_local_ns
 mrd_files_due(const dir *d)
 {
@@ -510,8 +512,8 @@ mrd_files_due(const dir *d)
                : d->look_at;
 }
 
-/* Returns in which turn the thread last worked for a user, as the number of the turn. With `looks`,
- * only searches count, otherwise only work on files. */
+/* Returns in which turn the thread last worked for a user, as the number of the turn. If `looks` is
+ * true, only searches count, otherwise only work on files. */
 uint64_t
 mrd_files_served(const mrd_files *files, int64_t uid, bool looks)
 {
@@ -527,8 +529,9 @@ mrd_files_served(const mrd_files *files, int64_t uid, bool looks)
     return last;
 }
 
-/* Chooses the directory to search next: of the user that has waited longest, the directory that has
- * waited longest. Returns false if no directory is due. */
+/* Chooses the directory to search next. Takes the user whose directories were not searched for the
+ * longest time, and this user's directory with the oldest search. Returns false if no directory is
+ * due. */
 bool
 mrd_files_choose(const mrd_files *files, mrd_local_ns now, unsigned *ret_at)
 {
@@ -569,8 +572,8 @@ leave_name(mrd_files *files, dir *d, const char *name)
             "one and those that follow are left out");
 }
 
-/* Passes names that processes added to the directory's search. They waited here, because the thread
- * may have used the folder. */
+/* Passes names that processes added to the folder that searches the directory. The names were kept
+ * in d->names while the thread could use the folder. */
 void
 mrd_files_tell(mrd_files *files, dir *d)
 {
@@ -667,7 +670,7 @@ new_dir(mrd_files *files, const mrd_files_place *place, mrd_str label, int64_t u
     return MRD_OK;
 }
 
-/* Makes a finished file with this name pending again, because a new session needs it too. */
+/* Makes a finished file with this name pending again, because a later session needs it too. */
 static void
 announce_again(mrd_files *files, const dir *d, const char *name)
 {

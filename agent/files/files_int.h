@@ -25,7 +25,7 @@
  *   GIVEN_UP  the file could not be read
  *   REFUSED   a session refused the file, but another one may take it
  *   EARLIER   no session takes the file
- *   IGNORED   the file is of an unknown kind, or was removed after a session received it
+ *   IGNORED   the file's kind is unknown, or the file was removed after a session received it
  */
 typedef enum { SEEN, DONE, GIVEN_UP, REFUSED, EARLIER, IGNORED } file_state;
 
@@ -93,8 +93,8 @@ typedef struct {
     /* when a process that named the directory last ended, or last ended a capture */
     mrd_local_ns ended_at;
     mrd_dur_ns took_ns;
-    /* Numbers of the turns in which the thread last searched this directory, and last worked on a
-     * file of it. Users with the oldest turns are served next. */
+    /* Numbers of the thread's turns in which it last searched this directory, and last worked on a
+     * file of it. The user whose last turn is the oldest is served next. */
     uint64_t looks_turn, files_turn;
     uint64_t beyond, refused, ignored, deep, not_traces, elsewhere;
     bool said_refused, said_ignored, said_deep, said_names, said_elsewhere;
@@ -216,11 +216,11 @@ mrd_local_ns mrd_files_due(const dir *d);
 bool mrd_files_choose(const mrd_files *files, mrd_local_ns now, unsigned *ret_at);
 /* Returns true if a process that named the directory is capturing. */
 bool mrd_files_is_captured_into(const dir *d);
-/* Passes names that processes added to the search of the directory. They were kept back while the
- * thread may have used the folder. */
+/* Passes names that processes added to the folder that searches the directory. They are kept in
+ * d->names while the thread may use the folder. */
 void mrd_files_tell(mrd_files *files, dir *d);
-/* Returns in which turn the thread last worked for a user, as the number of the turn. This decides
- * which user is next. If `looks` is true, only searches count, otherwise only files. */
+/* Returns the number of the turn in which the thread last worked for a user. This decides which
+ * user is next. If `looks` is true, only searches count, otherwise only files. */
 uint64_t mrd_files_served(const mrd_files *files, int64_t uid, bool looks);
 /* Ends all pending files of the directory as failed, because they cannot be read. */
 void mrd_files_give_up(mrd_files *files, unsigned at, const char *message);

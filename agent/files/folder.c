@@ -304,8 +304,8 @@ meet_file(mrd_folder *folder, int up, const char *name, const struct stat *st,
     folder->n_found++;
 }
 
-/* Searches a subdirectory. It is checked after it was opened, because its name could refer to
- * another directory after a check by name. */
+/* Opens a subdirectory and adds it to the search. The open descriptor is checked and not the name,
+ * because the name could refer to another directory after the check. */
 static void
 meet_folder(mrd_folder *folder, int inotify, int up, const char *name, size_t rel_len)
 {
@@ -354,8 +354,8 @@ meet(mrd_folder *folder, int inotify, const char *name)
     }
 }
 
-/* Handles the next file that a process named. Such files are directly in the capture directory, so
- * no subdirectory is searched. */
+/* Looks for the next file that a process named. These files are directly in the capture directory,
+ * so no subdirectory is searched. */
 static void
 meet_name(mrd_folder *folder, int inotify)
 {
@@ -430,8 +430,8 @@ mrd_folder_found(const mrd_folder *folder, size_t *ret_n)
     return folder->found;
 }
 
-/* Returns true if the file or directory with the stat result `st` may be removed. With `want`, it
- * must be exactly this file. Without, it must be a directory of the user. */
+/* Returns true if the file or directory with the stat result `st` may be removed. If `want` is not
+ * NULL, `st` must be exactly this file. Otherwise it must be a directory of the user. */
 static bool
 may_remove(const mrd_folder *folder, const struct stat *st, const struct stat *want)
 {
@@ -441,8 +441,8 @@ may_remove(const mrd_folder *folder, const struct stat *st, const struct stat *w
            (folder->user.uid == MRD_OWNED_ANY || folder->user.uid == (int64_t) st->st_uid);
 }
 
-/* Removes the entry `path` below `root`. With `want`, it must be exactly this file. Without, it
- * must be an empty directory. */
+/* Removes the entry `path` below `root`. If `want` is not NULL, the entry must be exactly this
+ * file. Otherwise it must be an empty directory. */
 static bool
 remove_name(const mrd_folder *folder, int root, const char *path, const struct stat *want)
 {

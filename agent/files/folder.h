@@ -2,8 +2,8 @@
  * agent/files/folder.h - searches a capture directory in slices. Returns only files of the
  * directory's user (agent/guard/safe_open.h) and of known kinds. Other files are counted.
  *
- * The directory stays open, so that it can be read after its process and container ended. Threads:
- * only one may use a folder at a time.
+ * The directory stays open, so that it can be read after the process that named it and the
+ * process's container ended. Only one thread at a time may use a folder.
  */
 #ifndef MRD_AGENT_FILES_FOLDER_H
 #define MRD_AGENT_FILES_FOLDER_H
@@ -38,8 +38,8 @@ typedef struct {
     const char *rel; /* path below the capture directory */
     uint64_t size;
     mrd_wall_ns mtime, ctime;
-    /* The file is a trace file: it has the name of one, and if its contents were read, a known
-     * format. */
+    /* The file is a trace file: its name is one of a trace file. If its contents were read, they
+     * also have a known format. */
     bool is_trace;
     /* Marks of the contents. They are only computed for a trace file that changed recently;
      * otherwise marks.size is 0. */
@@ -94,7 +94,7 @@ const char *mrd_folder_kind(const char *name);
 /* Returns true if a file with this name is a trace file. The agent reads the events of such files
  * (agent/daemon/traces.h). */
 bool mrd_folder_is_trace(const char *name);
-/* Returns true if the file was named explicitly. Such a file is taken even if its kind is
+/* Returns true if a process named this file explicitly. Such a file is returned even if its kind is
  * unknown. */
 bool mrd_folder_is_named(const mrd_folder *folder, const char *rel);
 /* Returns true if the contents of a JSON file have a format that an importer reads. Returns true

@@ -13,7 +13,8 @@
 #include "base/obj.h"
 
 #define TEXT_MAX 4096
-/* Assumed resolution of a file's modification time. On some file systems it is a second. */
+/* Assumed resolution of a file's modification time, for the file systems with the coarsest
+ * times. */
 #define TICK MRD_SEC
 
 typedef struct {
@@ -51,7 +52,8 @@ mrd_job_files_close(mrd_job_files *files)
     free(files);
 }
 
-/* Finds the slot of a file name. Returns NULL if there is none. An empty name finds a free slot. */
+/* Finds the slot of a file name, or a free slot if the name is empty. Returns NULL if there is
+ * none. */
 static job_file *
 find_file(mrd_job_files *files, const char *name)
 {
@@ -245,8 +247,8 @@ read_dir(mrd_job_files *files, int fd, mrd_local_ns now)
 }
 
 /* Returns true if the directory's modification time shows that no file was renamed since the last
- * search. A time within the last tick is not reliable, because a second change in the same tick
- * does not alter it. */
+ * search. A modification time less than TICK ago is not reliable, because a second change in the
+ * same tick would not alter it. */
 static bool
 is_as_before(const mrd_job_files *files, const struct stat *st)
 {
@@ -322,7 +324,8 @@ find_word(const mrd_job_files *files, mrd_str name, int64_t uid)
 void
 mrd_job_files_correct(mrd_job_files *files, mrd_ident *ident)
 {
-    /* these keys identify jobs and their owners, so a process must not choose their values */
+    /* these keys identify jobs and their owners, so their values must come from the job file and
+     * not from the process */
     static const char *const words[] = { "job", "cluster", "namespace", "restart", "user", NULL };
     mrd_str name = mrd_jobid_get(&ident->jobid, "job");
     mrd_jobid nothing = { "" };

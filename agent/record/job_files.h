@@ -3,13 +3,12 @@
  * this node.
  *
  * A file has lines "key=value" with the keys of base/jobid.h. `job` and `uid` are required. The
- * keys `request`, `owner_key` and `ended` are for the agent. `component` is for the agent as well.
- * It is the number of one component of a heterogeneous job, and `job` is then the number of the
- * whole job.
+ * keys `request`, `owner_key`, `ended` and `component` are only for the agent. `component` is the
+ * number of one component of a heterogeneous job. `job` is then the number of the whole job.
  *
  * The directory and each file must belong to root or to the agent's user and must not be writable
- * by others. So a file is more trustworthy than the claims of a process about itself. Threads: one,
- * the agent's loop.
+ * by others. So a file is more trustworthy than what a process says about itself. Only the agent's
+ * loop calls these functions.
  */
 #ifndef MRD_AGENT_RECORD_JOB_FILES_H
 #define MRD_AGENT_RECORD_JOB_FILES_H
@@ -28,8 +27,8 @@ typedef struct {
     mrd_jobid id; /* identity of the job, without the keys that only the agent uses */
     mrd_job_key key;
     char request[256], owner_key[65], component[32];
-    /* asks: the file has the key `request`, even if its value is empty. ended: the file says that
-     * the job has ended. */
+    /* `asks` is true if the file has the key `request`, even with an empty value. `ended` is true
+     * if the file says that the job has ended. */
     bool asks, ended;
     mrd_wall_ns written;
 } mrd_job_told;
@@ -51,15 +50,15 @@ typedef struct {
 /* Starts to read the directory of job files. Errors: NOMEM. */
 mrd_err mrd_job_files_open(const mrd_job_files_options *options, mrd_job_files **ret_files,
                            mrd_why *why);
-void mrd_job_files_close(mrd_job_files *files); /* Does nothing for NULL. */
+void mrd_job_files_close(mrd_job_files *files); /* NULL is ignored. */
 /* Searches the directory of job files if a search is due, or at once if `at_once` is true. */
 void mrd_job_files_step(mrd_job_files *files, mrd_local_ns now, bool at_once);
 mrd_local_ns mrd_job_files_next_ns(const mrd_job_files *files);
 /* Returns true if the directory still has a file of this job. */
 bool mrd_job_files_has(const mrd_job_files *files, const void *job);
-/* Replaces what a process says about its job by the values of the job's file. This applies if the
- * job has a file and belongs to the process's user. If the job belongs to another user, the process
- * gets no job. */
+/* Replaces the job identity that a process states by the values of the job's file, if there is a
+ * file of this job and of the process's user. If the job's file belongs to another user, removes
+ * the job from the identity. */
 void mrd_job_files_correct(mrd_job_files *files, mrd_ident *ident);
 
 #endif

@@ -9,8 +9,8 @@
 #include "base/num.h"
 #include "base/obj.h"
 
-/* A session includes events from this long before the agent found the job, because the job's
- * processes may have started earlier. */
+/* A job's session starts this long before the begin of the job, because the job's processes may
+ * have started before the agent found it. */
 #define MARGIN  (5 * MRD_SEC)
 #define TAG_END (1ull << 40)
 
@@ -32,8 +32,8 @@ typedef struct {
     mrd_local_ns begin, ended;
     /* when the agent found the job, which may be later than `begin` */
     mrd_local_ns known;
-    /* `ask_at` is when to send the next request to the aggregator. `idle_since` is when the job's
-     * last process ended; 0 while a process runs. */
+    /* `ask_at` is the time to send the next request to the aggregator. `idle_since` is when the
+     * job's last process ended; 0 while a process runs. */
     mrd_local_ns ask_at, idle_since;
     mrd_local_ns told; /* when the job's end was reported to the aggregator; 0 means not yet */
     unsigned processes, serial;
@@ -106,7 +106,8 @@ find_of(mrd_jobs *jobs, const mrd_drain_process *process)
 {
     job *last = NULL;
 
-    /* also considers ended jobs, because a process may end before its rings are found */
+    /* also search the ended jobs, because the agent may find a process's rings after its job
+     * ended */
     for (size_t i = 0; i < MRD_JOBS_MAX; i++) {
         job *b = &jobs->jobs[i];
 
@@ -218,7 +219,8 @@ asks(const mrd_drain_process *process)
     return session[0] != '\0' && strcmp(session, "off") != 0 && strncmp(session, "off,", 4) != 0;
 }
 
-/* Stores the request of a job that made no request before, and sends it to the aggregator. */
+/* Stores the request of a job that made no request before, so that the next step sends it to the
+ * aggregator. */
 static void
 asks_after_all(mrd_jobs *jobs, job *b, mrd_str request, mrd_local_ns now)
 {
@@ -235,8 +237,8 @@ static void
 attach(mrd_jobs *jobs, job *b, mrd_drain_process *process, mrd_local_ns now)
 {
     if (is_unasked(b) &&
-        /* The scheduler's hook does not see MERIDIAN_SESSION in the environment of a later job
-         * step. */
+        /* The scheduler's hook did not see this request, because a later step of the job can set
+         * MERIDIAN_SESSION in its own environment. */
         asks(process))
         asks_after_all(jobs, b, mrd_str_of(process->ident.session), now);
     b->processes++;
@@ -288,8 +290,8 @@ over(job *b, mrd_local_ns now)
         b->ended = now;
 }
 
-/* Takes the job id from the file of the scheduler's hook. Until now, only a process had claimed the
- * job. */
+/* Takes the job id from the file of the scheduler's hook. Before this file, only a process had
+ * named the job. */
 static void
 adopt(job *b, const mrd_jobid *id)
 {
@@ -375,9 +377,9 @@ end_told(const job *before, mrd_local_ns now)
 }
 
 /* Adds a job that a process claims. `before` is an earlier run of the job without running
- * processes, NULL if there was none. While that run's session is ending, the aggregator would add
- * the new run to it. So the request for the new run waits until the end of the earlier run was
- * reported. */
+ * processes, NULL if there was none. While the session of the earlier run is ending, the aggregator
+ * would add the new run to that session. So the request for the new run is sent MRD_WAIT_JOB_REJOIN
+ * after the end of the earlier run was reported. */
 static job *
 add_by_process(mrd_jobs *jobs, const mrd_drain_process *process, job *before, mrd_local_ns now)
 {
@@ -485,8 +487,8 @@ record(mrd_jobs *jobs, job *b, const Mrd__Control *control, mrd_local_ns now)
 
     b->owes_end = err != MRD_OK;
     b->end_reported = b->end_reported && !b->owes_end;
-    /* The node has its maximum number of sessions. Another session may end soon, so the request is
-     * retried. */
+    /* LIMIT means that the node has its maximum number of sessions. Another session may end soon,
+     * so the request is sent again. */
     if (err == MRD_LIMIT && may_hold(b, now)) {
         wait_more(b, now, why.text);
         return;
@@ -519,7 +521,8 @@ on_reply(mrd_jobs *jobs, job *b, const Mrd__JobReply *reply, bool end)
     } else if (b->again && b->state == JOB_ASKING && reply->control == NULL) {
         b->again = false;
     } else if (b->state != JOB_ASKING) {
-        /* The job was already decided. It was only reported again after a reconnection. */
+        /* Nothing to do: the aggregator's earlier answer already decided about the job. The request
+         * was repeated after a reconnection. */
         ;
     } else if (is_for_now(reply) && may_hold(b, now) && !is_unasked(b)) {
         wait_more(b, now, reply->message);

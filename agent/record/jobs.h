@@ -6,18 +6,20 @@
  * jobs, or a process names its job. A job requests a session with `request=` or MERIDIAN_SESSION. A
  * user can also wait for a job that made no request. The agent sends the request to the aggregator
  * (message Job). Until the answer arrives, the rings of the job's processes are not read, so that
- * the session gets even the first event. This lasts at most MRD_WAIT_JOB_HOLD, or until a ring is
- * nearly full.
+ * the session gets their events from the first on. The agent waits at most for MRD_WAIT_JOB_HOLD,
+ * or until a ring is nearly full.
  *
  * During this time a refusal is retried if its reason may pass. There are three such reasons: the
  * aggregator has too many sessions (LIMIT), the session of an earlier run is not over (STATE), or
  * this agent has too many sessions. A job that has no session a minute after its end is logged and
  * counted (mrd_jobs_left).
  *
- * A job ends when its file says ended=1 or is removed. Without a file it ends when it had no
- * process for five seconds. A process that comes later begins another run with its own session.
+ * A job with a file ends when the file says ended=1 or is removed. Without a file, it ends when it
+ * had no process for five seconds. A process that starts later begins another run of the job, with
+ * its own session.
  *
- * agent/record/job_files.h describes the format of a file. Threads: one, the agent's loop.
+ * agent/record/job_files.h describes the format of a file. Only the agent's loop calls these
+ * functions.
  */
 #ifndef MRD_AGENT_RECORD_JOBS_H
 #define MRD_AGENT_RECORD_JOBS_H
@@ -53,8 +55,8 @@ typedef struct {
 } mrd_jobs_options;
 
 mrd_err mrd_jobs_open(const mrd_jobs_options *options, mrd_jobs **ret_jobs, mrd_why *why);
-void mrd_jobs_close(mrd_jobs *jobs); /* Does nothing for NULL. */
-/* Replaces what a process says about its job by the contents of the job files
+void mrd_jobs_close(mrd_jobs *jobs); /* NULL is ignored. */
+/* Replaces the job identity that a process states by the contents of the job files
  * (mrd_job_files_correct). */
 void mrd_jobs_correct(mrd_jobs *jobs, mrd_ident *ident);
 /* Returns the user id of a process according to the kernel; -1 if unknown. */

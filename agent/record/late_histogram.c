@@ -2,8 +2,8 @@
 
 #include <stdbool.h>
 
-/* Doubles the length of the buckets by merging pairs of them. The first old bucket may become the
- * second half of a new one. */
+/* Doubles the length of the buckets by merging pairs of them. If `base` is odd, the first old
+ * bucket becomes the second half of a new bucket. */
 static void
 widen(mrd_late_histogram *histogram)
 {
@@ -65,7 +65,7 @@ mrd_late_histogram_add_slow(mrd_late_histogram *histogram, mrd_local_ns end, uin
 }
 
 /* Returns the time at which bucket i ends. The bucket must have events, because the end of an empty
- * one may overflow. */
+ * bucket may be too large for an int64_t. */
 static mrd_local_ns
 place_end(const mrd_late_histogram *histogram, int64_t i)
 {

@@ -1,11 +1,11 @@
 /*
- * agent/record/late_histogram.h - a histogram of the times of a process's events. It tells how many
- * events were read before this node received a session that had already started.
+ * agent/record/late_histogram.h - a histogram of the times of a process's events. From it the agent
+ * computes how many events of a session were lost because the node received the session after its
+ * start. The agent had then already read these events and discarded them.
  *
  * Buckets have equal length, which doubles when the events need a longer range. Times are the ends
- * of events, RAW of the node. The bucket that contains the start of the session counts as a whole,
- * because the order of events in a bucket is unknown. Threads: none of its own. Memory: only the
- * struct.
+ * of events, in CLOCK_MONOTONIC_RAW of the node. All events in the bucket that contains the start
+ * of the session count as lost, because the order of events in a bucket is unknown.
  */
 #ifndef MRD_AGENT_RECORD_LATE_HISTOGRAM_H
 #define MRD_AGENT_RECORD_LATE_HISTOGRAM_H

@@ -17,8 +17,8 @@ add_cross(void *self, const mrd_cross_read *read)
 }
 
 /* Adds cross-reads (readings of both clocks) to a batch with times of the wall clock. Begins with
- * cross-reads from MRD_CROSS_LATE before the batch was opened, because its events may be that much
- * older. */
+ * the cross-reads that were made MRD_CROSS_LATE before the batch was opened, because the batch's
+ * events may be older than the batch. */
 static void
 add_crosses(mrd_record *record, open_batch *batch)
 {
@@ -211,7 +211,7 @@ add_event(mrd_record *record, rec_process *process, open_batch *batch, const mrd
 }
 
 /* Adds a loss event to the batch, limited to the part of its time range that lies in the session.
- * It is unknown how many of the events were lost in that part, so all of them count. */
+ * It is unknown how many of the lost events are in that part, so all of them count. */
 static void
 add_loss(mrd_record *record, rec_process *process, open_batch *batch, const mrd_event *ev,
          int64_t raw)
@@ -252,9 +252,9 @@ passes_gate(const mrd_record *record, rec_process *process, const session *sess,
     return mrd_step_gate_passes(gate, first, last);
 }
 
-/* Counts the event in the process's histogram of event times. A session that arrives late computes
- * its losses from this histogram. Samples of host counters are left out, because they are sampled
- * again for such a session. */
+/* Counts the event in the process's histogram of event times. If a session arrives after its start,
+ * its losses are computed from this histogram. Samples of host counters are left out, because a new
+ * session gets new samples at once. */
 static inline void
 note(rec_process *process, const mrd_event *ev, int64_t raw, int64_t end)
 {
@@ -313,8 +313,8 @@ take(mrd_record *record, uint64_t only, mrd_drain_process *process, unsigned clo
 }
 
 /* Fast path of take() for most events. The event must be of clock RAW. There must be exactly one
- * session, which takes all events of the process, and the session must have an open batch. If
- * anything else holds, returns false without an effect. */
+ * session, which takes all events of the process, and the session must have an open batch.
+ * Otherwise returns false without an effect. */
 static inline bool
 take_plain(mrd_record *record, const mrd_drain_process *process, const mrd_event *ev)
 {
@@ -361,8 +361,8 @@ typedef struct {
     mrd_local_ns until;
 } in_flight;
 
-/* Passes a copy of an open span to one session, if the span began before the trigger or stop. When
- * the span ends, the complete span is passed as well. */
+/* Passes a copy of an open span to one session, if the span began before the trigger or stop. If
+ * the span ends later, the session gets the complete span as well. */
 static void
 take_open(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev)
 {
@@ -386,8 +386,8 @@ take_open(void *self, mrd_drain_process *process, unsigned clock, const mrd_even
     flight->s->st.in_flight++;
 }
 
-/* Passes to the session the open spans of its processes that began by `until`. Closes the batches
- * that contain these spans. */
+/* Passes the open spans of the session's processes to the session, if they began at or before
+ * `until`. Closes the batches that contain these spans. */
 static void
 tell_in_flight(mrd_record *record, session *sess, const char *at, mrd_local_ns until)
 {
@@ -404,9 +404,9 @@ tell_in_flight(mrd_record *record, session *sess, const char *at, mrd_local_ns u
     }
 }
 
-/* Passes the start of a span that is still open to all recording sessions, because the next agent
- * could not read the start again. Flight recorders do not get it, because their memory is lost when
- * this agent ends. */
+/* Passes the start of a span that is still open to all recording sessions. If this agent ends, the
+ * next agent could not read the start from the ring again. Flight recorders do not get the start,
+ * because their memory is lost when this agent ends. */
 static void
 take_long_open(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev)
 {
@@ -474,8 +474,8 @@ mrd_record_process_gone(mrd_record *record, mrd_drain_process *process)
 
 /* ---- Turns: closing batches and commits ---- */
 
-/* Closes trigger windows of a flight recorder that ended some time ago. Until then, late events of
- * a window were accepted. */
+/* Closes the trigger windows of a flight recorder that ended some time ago. After the end of a
+ * window, late events of the window are still accepted for this time. */
 static void
 close_windows(mrd_record *record, session *sess, mrd_local_ns now)
 {
@@ -514,8 +514,8 @@ add_unreported(void *self, mrd_drop_cause cause, uint64_t n, mrd_local_ns first,
     mrd_record_count_drop(sess, cause, n, first, last, false);
 }
 
-/* Counts losses that only the header of a ring has. Its process has written no event since the
- * loss, so no record in the ring reports it. */
+/* Counts losses that only the header of a ring reports. The process has written no event since the
+ * loss, so no record in the ring reports the loss. */
 static void
 count_unreported(mrd_record *record, session *sess)
 {
@@ -572,8 +572,8 @@ add_position(void *self, uint64_t ring, uint64_t read)
         record->positions[record->n_positions++] = (mrd_spool_position){ ring, read };
 }
 
-/* Returns true if the process is running and no session wants its events. Commits for it can be
- * rare, because they only save how far its rings were read. */
+/* Returns true if the process is running and no session wants its events. Commits for such a
+ * process can be rare, because they only save how far its rings were read. */
 static bool
 is_idle(const rec_process *process)
 {
@@ -600,8 +600,8 @@ due(mrd_record *record, rec_process *process, mrd_local_ns now)
         return true;
     if (oldest.ns == INT64_MAX && !news && !is_idle(process))
         return true;
-    /* Spans often open and end within a short time. So changes of open spans are collected for a
-     * while before they are written. */
+    /* Spans often open and end within a short time. So changes of open spans are collected for up
+     * to flush_of() before they are written. */
     if ((news || is_idle(process)) && process->news.ns == 0)
         process->news = now;
     return mrd_local_diff(now, oldest.ns == INT64_MAX ? process->news : oldest) >=
@@ -630,8 +630,8 @@ mrd_record_commit(mrd_record *record, bool all)
     mrd_err err;
 
     if (record->n_positions == MRD_SPOOL_POSITIONS)
-        /* Make room for the position that is added below. If this agent crashes, the next one reads
-         * the records of the removed ring again. */
+        /* Make room for the position that is added below. If this agent crashes, the next agent
+         * reads the records of the removed ring again. */
         record->n_positions--;
     if (number != 0)
         add_position(record, MRD_DRAIN_OPEN_KEY, number);
@@ -651,8 +651,9 @@ waits_for_commit(const mrd_record *record)
     return mrd_spool_uncommitted(record->o.spool) || mrd_drain_open_changed(record->o.drain);
 }
 
-/* If this turn will commit, marks the batches of trace files to be closed. The commit contains how
- * far each file was processed, so all events before these positions must be in frames. */
+/* If this turn will commit, marks the processes of trace files so that their batches are closed.
+ * The commit contains how far each file was processed, so all events before these positions must be
+ * in frames. */
 static void
 with_files(mrd_record *record)
 {
@@ -769,7 +770,7 @@ mrd_record_delivered(mrd_record *record, const mrd_spool_item *item)
 
     if (sess == NULL)
         return;
-    /* not counted, because the frame was already counted when it was sent in an earlier boot */
+    /* the events of this frame were already counted as delivered before the last reboot */
     if (item->known)
         sess->st.begun -= item->events;
     else

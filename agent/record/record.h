@@ -1,15 +1,15 @@
 /*
- * agent/record/record.h - the part of this node in sessions: assigns events to sessions and
- * collects them in batches, which become frames. Stream sessions write into the spool. Recorder
- * sessions write into a bounded memory, from which a trigger takes its window.
+ * agent/record/record.h - records sessions on this node: assigns events to sessions and collects
+ * them in batches, which become frames. Stream sessions write into the spool. Flight recorders
+ * write into a bounded memory, from which a trigger sends the events of a time range (window).
  *
  * Times are CLOCK_MONOTONIC_RAW of the node. Counts per session:
  *
  *     begun = delivered + dropped (by cause) + held
  *
- * begun are the events that the session selected and the reported losses. delivered are the
- * acknowledged events. held are the events in open batches, recorder memory and spool. Threads:
- * one, the agent's loop.
+ * `begun` counts the events that the session selected and the reported losses, `delivered` the
+ * acknowledged events, `held` the events in open batches, recorder memory and spool. Only the
+ * agent's loop calls these functions.
  */
 #ifndef MRD_AGENT_RECORD_RECORD_H
 #define MRD_AGENT_RECORD_RECORD_H
@@ -121,27 +121,27 @@ void mrd_record_close(mrd_record *record);
 /* Adds a session, which does not record before mrd_record_go. Errors: EXISTS, LIMIT (number of
  * sessions, or of names in the selection), NOMEM. */
 mrd_err mrd_record_arm(mrd_record *record, const Mrd__Control *control, mrd_why *why);
-/* Starts the session: records events from `start` on. A session that is not armed is armed first
- * (late join). If the session arrives after its start, events of its processes that were read since
+/* Starts the session: records events from `start` on. Adds the session first if mrd_record_arm was
+ * not called. If the session arrives after its start, events of its processes that were read since
  * mrd_record_sessions_known count as lost to it (MRD_DROP_LATE). These are all events that ended at
  * `start` or later, even if the session does not select them. Errors: as for mrd_record_arm, and
  * STATE if the session was already stopped. */
 mrd_err mrd_record_go(mrd_record *record, const Mrd__Control *control, mrd_local_ns start,
                       int64_t bound_ns, mrd_why *why);
-/* States that the session misses no event after `from`, or after its start if that is later. The
- * rings were not read from then until the session arrived. If called again with a later time, the
- * earlier time remains. INT64_MAX has no effect. */
+/* States that the session misses no event after `from`, or after its start if that is later,
+ * because the rings were not read between `from` and the arrival of the session. If called again
+ * with a later time, the earlier time remains. INT64_MAX has no effect. */
 void mrd_record_whole(mrd_record *record, uint64_t session, mrd_local_ns from);
 /* Counts one loss (MRD_DROP_LATE) from the session's start until `until`, because a runtime did not
- * make the session's events yet. Does nothing if that time is already counted. */
+ * record the session's event types until then. Does nothing if that loss is already counted. */
 void mrd_record_untraced(mrd_record *record, uint64_t session, mrd_local_ns until);
 /* Errors: NOTFOUND. */
 mrd_err mrd_record_stop(mrd_record *record, uint64_t session, mrd_local_ns stop);
-/* Called when the aggregator has listed its sessions, and each was armed or started. If it listed
- * `all`, a later session has no events that were read more than two seconds before this call. */
+/* Called when the aggregator has listed its sessions, and each was armed or started. If `all` is
+ * true, a later session can only miss events that were read at most two seconds before this call. */
 void mrd_record_sessions_known(mrd_record *record, mrd_local_ns now, bool all);
 /* Sends the window [from, to] of a recorder session. If `to` is in the future, the window is
- * completed then. Errors: NOTFOUND, STATE (not a recorder), LIMIT (triggers), EXISTS (known id). */
+ * open until then. Errors: NOTFOUND, STATE (not a recorder), LIMIT (triggers), EXISTS (known id). */
 mrd_err mrd_record_trigger(mrd_record *record, uint64_t id, uint64_t trigger, mrd_local_ns from,
                            mrd_local_ns to);
 /* Changes a recording session. Sets its pauses (RAW, at most MRD_RECORD_PAUSES; `to` is INT64_MAX
@@ -154,13 +154,13 @@ typedef struct {
 mrd_err mrd_record_change(mrd_record *record, uint64_t session, uint32_t revision,
                           const mrd_record_pause *pauses, size_t count,
                           const Mrd__Selection *select);
-/* Corrects times after the machine was suspended for `slept`, because the RAW clock stood still
- * meanwhile. Starts, stops, windows and pauses after the time `woke` move earlier by `slept`. The
- * error of a moved start is unknown. */
+/* Corrects times after the machine was suspended for `slept` nanoseconds, because
+ * CLOCK_MONOTONIC_RAW stood still meanwhile. Starts, stops, windows and pauses after the time
+ * `woke` move earlier by `slept`. The error of a moved start is unknown. */
 void mrd_record_slept(mrd_record *record, mrd_local_ns woke, mrd_dur_ns slept);
 /* Returns true if the session is paused at this time, so that it records no event. */
 bool mrd_record_is_paused(const mrd_record *record, uint64_t session, mrd_local_ns at);
-/* Removes the session with all its held events, which count as unwanted. */
+/* Removes the session and the events that it holds, which count as unwanted (mrd_record_totals). */
 void mrd_record_cancel(mrd_record *record, uint64_t session);
 size_t mrd_record_sessions(const mrd_record *record);
 void mrd_record_get(const mrd_record *record, size_t i, mrd_record_status *ret_status);
@@ -229,7 +229,7 @@ void mrd_record_dropped(mrd_record *record, const mrd_spool_item *item, mrd_drop
 /* Counts `n` more trace files of the session that were read in part or not at all. `text` is the
  * name of the last one and the reason. */
 void mrd_record_note_cut(mrd_record *record, uint64_t session, unsigned n, const char *text);
-/* Notes that a file counted by mrd_record_note_cut was read to its end since. */
+/* Notes that a later read of a file that mrd_record_note_cut counted was complete. */
 void mrd_record_withdraw_cut(mrd_record *record, uint64_t session);
 /* While `hold` is true, the session does not reach the phase FLUSHED, because it still has files to
  * send. */

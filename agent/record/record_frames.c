@@ -23,7 +23,8 @@ mrd_record_count_drop(session *sess, mrd_drop_cause cause, uint64_t n, mrd_local
 {
     mrd_record_drop *drop = &sess->st.drops[cause];
     bool untimed =
-        /* true if `drop` has no times yet, or if they are 0 because they were of another boot */
+        /* true if `drop` has no times: it has no events, or its events were counted in another
+         * boot */
         drop->count == 0 || (drop->first.ns == 0 && drop->last.ns == 0);
     mrd_gap gap = { first, last, n, (uint8_t) cause, marked, { 0 } };
 
@@ -88,8 +89,8 @@ buffered_events(const session *sess)
  * left out, because the spool counts them. */
 #define NOTE_CAUSES MRD_DROP_DAMAGED
 
-/* The counts of lost events that the spool saves for a session (its note). Notes of earlier
- * releases lack the last members. */
+/* The counts of lost events that the spool saves for a session (its note). Earlier releases wrote
+ * shorter notes without the last members. */
 typedef struct {
     mrd_record_drop drops[NOTE_CAUSES];
     mrd_gaps gaps;
@@ -169,7 +170,7 @@ mrd_record_note_drops(mrd_record *record)
         memcpy(drops, sess->st.drops, sizeof(note.drops));
         note.late = sess->st.drops[MRD_DROP_LATE].count;
         mrd_spool_get_tally(record->o.spool, sess->st.id, &tally);
-        /* leaves out the drops that the spool counts itself */
+        /* leave out the drops that the spool counts itself */
         drops[MRD_DROP_SPOOL].count -= tally.forced;
         drops[MRD_DROP_REFUSED].count -= tally.refused;
         note_buffered(sess, &drops[MRD_DROP_RESTART]);
@@ -191,7 +192,7 @@ mrd_record_note_drops(mrd_record *record)
 static bool
 take_gaps(const mrd_record *record, session *sess, const mrd_spool_tally *tally)
 {
-    /* A note of an earlier release has all members before one of these offsets. */
+    /* A note of an earlier release ends at one of these offsets. */
     const size_t without_boot = offsetof(drop_note, boot), without_late = offsetof(drop_note, late);
     mrd_record_drop *late = &sess->st.drops[MRD_DROP_LATE];
     drop_note note = { .boot = record->o.boot };
@@ -231,7 +232,7 @@ mrd_record_base(const mrd_record *record, uint64_t id, mrd_record_status *ret_ba
                sizeof(uint64_t));
     for (int c = 0; c < MRD_DROP_CAUSES; c++) {
         ret_base->drops[c].first = ret_base->drops[c].last =
-            /* no times, because these were measured by the clock of another boot */
+            /* no times, because the losses were measured by the clock of another boot */
             (mrd_local_ns){ 0 };
         ret_base->begun += ret_base->drops[c].count;
     }
@@ -350,7 +351,7 @@ prune_forgotten(session *sess, mrd_local_ns now)
                 (sess->n_forgotten -= n) * sizeof(*sess->forgotten));
 }
 
-/* Subtracts n lost events from the gaps of this cause, from the newest gap first. */
+/* Subtracts n lost events from the gaps of this cause, beginning with the newest gap. */
 static void
 lessen_gaps(mrd_gaps *gaps, mrd_drop_cause cause, uint64_t n)
 {

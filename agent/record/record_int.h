@@ -19,7 +19,8 @@
 
 #define PASSED_AGES   3 /* see rec_process.passed */
 #define FLUSH_DEFAULT (200 * MRD_MS)
-/* The batches of a process are closed early if one of its rings is fuller than this share. */
+/* The batches of a process are closed early if more than this share of one of its rings is in
+ * use. */
 #define PRESSURE 0.25
 
 /* value of params.steps by which each execution on a device counts as a step */
@@ -38,9 +39,10 @@ typedef struct {
     mrd_local_ns from, to;
 } window;
 
-/* Time range of events that the size limit of recorder memory dropped before they reached its time
- * limit. A later trigger window that should include these events misses them. */
-/* maximum number of these entries; the two oldest are merged when it is reached */
+/* Time range of events that a flight recorder dropped because its memory was full. They were
+ * younger than its time limit, so a later trigger window may include this range, and then misses
+ * these events. */
+/* maximum number of these entries; at the maximum, the two oldest are merged */
 #define FORGOTTEN_MAX 4096u
 typedef struct {
     mrd_local_ns first, last;
@@ -53,7 +55,7 @@ typedef struct {
     bool drops_changed;
     /* the session must not become FLUSHED, because some of its files are still being sent */
     bool hold;
-    /* spans that were open when the session stopped were already reported */
+    /* the session already got copies of the spans that were open when it stopped */
     bool reported_in_flight;
     mrd_buf control;           /* the control message that armed the session, as a frame */
     mrd_session_params params; /* parameters of the session */
@@ -112,8 +114,9 @@ typedef struct rec_process {
     bool is_ring;  /* the process has rings, which the drain reads and this recorder releases */
     bool is_file;  /* the process comes from a trace file */
     bool selected; /* a session of this node selects the process, or a past session did */
-    /* End times of events that were read recently [0], of those read before [1], and of older ones
-     * that a session which the aggregator cannot list may miss [2] (record_late.c). */
+    /* End times of events, by when they were read: since `aged` [0], in the period before [1], and
+     * earlier [2]. [2] is only needed while the aggregator's lists of sessions are incomplete
+     * (record_late.c). */
     mrd_late_histogram passed[PASSED_AGES];
     /* step counters, one for each session that records only a range of steps */
     mrd_step_gate gates[MRD_RECORD_SESSIONS];
@@ -125,8 +128,8 @@ typedef struct {
     mrd_ident ident;
     mrd_late_histogram passed[PASSED_AGES];
 } gone_process;
-/* Maximum number of exited processes that are kept, usually enough for two seconds. The oldest are
- * dropped first. */
+/* Maximum number of exited processes that are kept, usually enough for the two seconds in which a
+ * late session may need them. The oldest are removed first. */
 #define GONE_MAX 1024u
 
 struct mrd_record {

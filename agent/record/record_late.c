@@ -1,6 +1,7 @@
 /* agent/record/record_late.c - counts the events that a session misses because it arrives at the
- * node after its start, or just before it (MRD_DROP_LATE). These are events that were read before
- * it arrived, and events that the runtime did not record yet. */
+ * node after its start, or just before it (MRD_DROP_LATE). These are events that the agent read
+ * before the session arrived, and events that the runtime did not record because it did not know
+ * the session. */
 #include <stdlib.h>
 
 #include "agent/record/record_int.h"
@@ -29,7 +30,8 @@ mrd_record_note_gone(mrd_record *record, const rec_process *process)
     memcpy(g->passed, process->passed, sizeof(g->passed));
 }
 
-/* Moves the events one age further. `all` is true if no session can come for the oldest ones. */
+/* Moves each histogram to the next age. `all` is true if no session can arrive that misses the
+ * oldest events; these are then removed, otherwise passed[2] keeps them. */
 static void
 age(mrd_late_histogram passed[PASSED_AGES], bool all)
 {
@@ -60,8 +62,8 @@ mrd_record_sessions_known(mrd_record *record, mrd_local_ns now, bool all)
     record->n_gone = left;
 }
 
-/* The oldest events have long buckets. So they only count for a session that began before they
- * ended. */
+/* Counts the events of one process that the session misses. passed[2] has long buckets, so its
+ * events are only counted if the session began before all of them had ended (kept_until). */
 static void
 count(session *sess, const mrd_late_histogram passed[PASSED_AGES], mrd_local_ns kept_until,
       mrd_local_ns now)
@@ -86,7 +88,7 @@ mrd_record_count_late(mrd_record *record, session *sess)
 {
     mrd_local_ns now = mrd_local_now();
 
-    /* If the session begins at a later training step, it might not have taken these events. So none
+    /* A session that begins at a later training step might not record these events at all. So none
      * is counted. */
     if (!mrd_local_before(sess->st.start, now) || sess->params.from_step > 1)
         return;

@@ -69,9 +69,9 @@ tally_selected(session *sess, const rec_process *process)
     return true;
 }
 
-/* Returns true if the session should report this process when no session selects it. This is so if
- * the session records jobs of the same user and namespace. So the owner of a session learns nothing
- * about other tenants. */
+/* Returns true if the session's status may name this process as unselected. This is allowed if the
+ * session records jobs of the same user and namespace, so that the owner of a session learns
+ * nothing about other tenants. */
 static bool
 would_name(const session *sess, const rec_process *process)
 {
@@ -193,8 +193,8 @@ enum { UNKNOWN, WANTED, UNWANTED, WANTED_BY_CORE };
  * Returns whether the session wants events of a track (one row of the timeline).
  *
  * A selection of cores applies to tracks of cores. Counters and steps of the program have no core
- * and are wanted. Tracks of the runtime or the device without a core are unwanted. Calls are
- * decided one by one, because a call names its core in an argument.
+ * and are wanted. Tracks of the runtime or the device without a core are unwanted. For calls of the
+ * runtime the answer is WANTED_BY_CORE, because each call names its core in an argument.
  */
 static uint8_t
 wants_track(const session *sess, const mrd_track *track)

@@ -22,7 +22,7 @@ session_free(session *sess)
 }
 
 /* Frees the slot of the finished session that ended first. A finished session stays for at least
- * two heartbeats, so that they report its end. */
+ * two heartbeats, which report its end to the aggregator. */
 static void
 forget_flushed(mrd_record *record)
 {
@@ -101,8 +101,8 @@ mrd_record_go(mrd_record *record, const Mrd__Control *control, mrd_local_ns star
     sess->st.start_bound_ns = bound_ns;
     sess->st.phase = MRD__NODE_PHASE__NODE_RECORDING;
     mrd_record_count_late(record, sess);
-    /* Starts of open spans are normally passed once. Request them again, because this session did
-     * not get them. */
+    /* The drain normally passes the start of an open span only once. Request these starts again for
+     * this session. */
     mrd_drain_tell_again(record->o.drain);
     mrd_record_write_notes(record);
     return MRD_OK;
@@ -329,7 +329,7 @@ mrd_record_cancel(mrd_record *record, uint64_t id)
                 continue;
             }
             if (gone->of > sess)
-                /* the sessions after it move down by one place in the array */
+                /* the sessions after the removed one move down by one place in the array */
                 gone->of--;
             batches = &gone->next;
         }

@@ -17,7 +17,7 @@ typedef struct {
     mrd_sid name;
     mrd_dur_ns history[MRD_TRIGGER_HISTORY];
     unsigned n, at;
-    uint64_t used; /* number of the use in which the entry was last used */
+    uint64_t used; /* value of the watch's counter of uses when the entry was last used */
 } steps;
 
 /* number of recent session starts that are remembered */
@@ -80,8 +80,8 @@ static const char unknown[] = "unknown status";
 
 /* Returns the name of a status that is a fault, NULL for other statuses. These are no faults: wrong
  * calls (2, 3, 13, 14), replies to a query (15, 1100), unused numbers. A status from 1000 on says
- * how an execution ended. If it is missing in our table, a newer runtime added it, and `unknown` is
- * returned. */
+ * how an execution ended. If our table does not have this status, a newer runtime added it, and
+ * `unknown` is returned. */
 static const char *
 trigger_status_text(int64_t status)
 {
@@ -160,8 +160,8 @@ mrd_trigger_session(mrd_trigger_watch *watch, mrd_local_ns start)
     watch->starts[watch->n_starts++ % STARTS] = start;
 }
 
-/* Returns true if a session started after the time `told` of the last report. That session has not
- * received the report. */
+/* Returns true if a session started after the time `told` of the last report, so that the session
+ * did not receive the report. */
 static bool
 started_since(const mrd_trigger_watch *watch, mrd_local_ns told, mrd_local_ns now)
 {

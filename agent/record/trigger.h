@@ -3,8 +3,8 @@
  * statuses of the runtime, numerical errors, a step that is much slower than earlier ones, and a
  * collective that took too long.
  *
- * A collective is checked when its end is read, or when it is emitted as unfinished. Its start
- * alone does not make an event here. Threads: one. Memory: MRD_TRIGGER_STEPS step names.
+ * A collective is checked only when the agent reads its end, or emits it as an unfinished span.
+ * Only one thread at a time may use a watch. Memory is bounded by MRD_TRIGGER_STEPS step names.
  */
 #ifndef MRD_AGENT_RECORD_TRIGGER_H
 #define MRD_AGENT_RECORD_TRIGGER_H
