@@ -31,7 +31,8 @@ typedef struct {
 } mrd_peer_ns;
 
 typedef struct {
-    int64_t ns; /* CLOCK_MONOTONIC of one node; unlike RAW, NTP adjusts its rate */
+    /* CLOCK_MONOTONIC of one node. NTP adjusts its rate, unlike the rate of CLOCK_MONOTONIC_RAW. */
+    int64_t ns;
 } mrd_mono_ns;
 
 typedef struct {

@@ -1,6 +1,7 @@
 /* CRC-32 and CRC-32C. Both use the same algorithm with different polynomials. The portable version
- * uses tables. With carry-less multiplication it processes 64 bytes per step (Gopal et al., "Fast
- * CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction"). */
+ * uses tables. If the processor has carry-less multiplication, another version processes 64 bytes
+ * per step (Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ
+ * Instruction"). */
 #include <pthread.h>
 
 #include "base/hash.h"

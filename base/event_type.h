@@ -1,6 +1,7 @@
 /*
  * base/event_type.h - parses lists of words that choose event types. The same grammar applies to
- * the runtime's capture (NEURON_RT_INSPECT_EVENT_FILTER_TYPE), sessions, fetched slices and `view`.
+ * the runtime's capture (NEURON_RT_INSPECT_EVENT_FILTER_TYPE), sessions, parts of a profile that a
+ * user downloads, and the command `view`.
  *
  *   nc_exec_running      chooses this type. device_exec, the type's name in the runtime's guide, is
  *                        also accepted.

@@ -35,7 +35,7 @@
 
 typedef struct {
     long steps, ranks, cores, rank, exec_us, cc, checkpoint_every, first_core, late_ms;
-    long straggler; /* worker, -1 none */
+    long straggler; /* index of the slow worker, -1 for none */
     double factor;
     long late; /* worker that is late in every step, -1 for none */
     const char *checkpoint_dir, *neff;
@@ -55,9 +55,10 @@ static options opt = { .steps = 20,
                        .late = -1,
                        .checkpoint_dir = "." };
 
-/* ---- annotations, if libmeridian is loaded ---------------------------------------------------- A
- * program that is linked to libmeridian just writes MRD_SCOPE(domain, "step"). This program must
- * run without it, so it looks the functions up. */
+/* ---- annotations, if libmeridian is loaded ----
+ *
+ * A program that is linked to libmeridian just writes MRD_SCOPE(domain, "step"). This program must
+ * also run without libmeridian, so it looks up the functions at run time. */
 
 static struct {
     mrd_domain *(*domain_create)(const char *name);
@@ -117,12 +118,11 @@ end(uint64_t span)
         mrd.span_end(span, NULL, 0);
 }
 
-/* ---- one worker -------------------------------------------------------------------------------
- */
+/* ---- one worker ---- */
 
 typedef struct {
-    int core;        /* of this process */
-    uint32_t global; /* of the job */
+    int core;        /* index of the core in this process */
+    uint32_t global; /* index of the worker in the whole job */
     nrt_model_t *model;
     nrt_tensor_t *batch, *loss;
     nrt_tensor_set_t *in, *out;
@@ -273,8 +273,7 @@ work(void *arg)
     return NULL;
 }
 
-/* ---- one rank ---------------------------------------------------------------------------------
- */
+/* ---- one rank ---- */
 
 static long
 launched(const char *a, const char *b)
@@ -321,7 +320,9 @@ run_workers(void)
     for (long i = 0; i < opt.cores; i++)
         if (pthread_create(&workers[i].thread, NULL, work, &workers[i]) != 0) {
             fprintf(stderr, "train_loop: cannot start a thread\n");
-            exit(1); /* else the others would wait for this worker */
+            /* otherwise the workers of the other ranks would wait for this worker in the
+             * all-reduce */
+            exit(1);
         }
     for (long i = 0; i < opt.cores; i++) {
         pthread_join(workers[i].thread, NULL);
@@ -362,8 +363,7 @@ run_rank(void)
     return code;
 }
 
-/* ---- the job ----------------------------------------------------------------------------------
- */
+/* ---- the job ---- */
 
 static int
 spawn_ranks(void)
@@ -383,7 +383,8 @@ spawn_ranks(void)
             if (getppid() != self)
                 _exit(1);
             opt.rank = r;
-            snprintf(text, sizeof(text), "%ld", r); /* for tools that inspect the process */
+            /* RANK and WORLD_SIZE are for tools that inspect the process */
+            snprintf(text, sizeof(text), "%ld", r);
             setenv("RANK", text, 1);
             snprintf(text, sizeof(text), "%ld", opt.ranks);
             setenv("WORLD_SIZE", text, 1);

@@ -25,8 +25,9 @@ typedef struct {
 const char *mrd_http_target(const char *target, mrd_str *ret_authority);
 /* Returns true if the text has only characters that are allowed in a host with a port. */
 bool mrd_http_host_valid(const char *host);
-/* Returns false if a component of the path is "..", is empty, or cannot be a name in this API. The
- * server refuses such a path before any handler is called. */
+/* Returns false if a component of the path is empty, is ".", or starts with "..". Also returns
+ * false if the path has control characters or backslashes, or is too long. The server refuses such
+ * a path before any handler is called. */
 bool mrd_http_path_plain(const char *path);
 /* Decodes %XX in place and returns the new length. %00 is not decoded, because a C string would end
  * there and could name another object. */

@@ -23,8 +23,8 @@
 #include "httpd/https.h"
 
 #define HTTPD_MAGIC 0x48545450u
-#define DISCARD_MAX (16u << 20) /* of a body that is not stored */
-#define BODIES_MAX  (16u << 20) /* of all bodies that are */
+#define DISCARD_MAX (16u << 20) /* maximum bytes of one body that is received but not stored */
+#define BODIES_MAX  (16u << 20) /* maximum bytes of all stored bodies together */
 #define PEM_MAX     (1u << 20)
 /* maximum number of query parameters; libmicrohttpd stores each in the memory of the connection */
 #define PARAMS_MAX 128
@@ -109,7 +109,8 @@ check_query(void *cls, enum MHD_ValueKind kind, const char *key, const char *val
             continue;
         if ((check->seen >> (k % 64) & 1) != 0)
             check->twice = key;
-        else if (value == NULL) /* a handler would get NULL, as if it were absent */
+        /* without this check, a handler would get NULL, as if the parameter were absent */
+        else if (value == NULL)
             check->bare = key;
         check->seen |= 1ull << (k % 64);
         return check->twice == NULL && check->bare == NULL ? MHD_YES : MHD_NO;
@@ -225,7 +226,8 @@ find_route(mrd_http_request *req)
         mrd_buf_text(&req->allow, "OPTIONS");
 }
 
-/* Header fields that may occur only once. A proxy and this server might use different ones. */
+/* Header fields that may occur only once. If a request repeats a field, a proxy and this server
+ * might use different values. */
 static const char *const single_fields[] = { "Host", "Origin", "Sec-Fetch-Site", "Authorization",
                                              "Content-Type" };
 

@@ -583,7 +583,8 @@ mrd_httpd_streams_end(mrd_httpd *httpd)
         stream->cancelled = true;
         pthread_cond_signal(&stream->room);
         stream_wake(stream);
-        /* connections that still read a finished stream end with the server */
+        /* a connection that still sends the rest of a finished stream is closed when the server
+         * stops */
         left = left || !stream->finished;
     }
     return left;

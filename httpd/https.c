@@ -8,9 +8,9 @@
 
 #include <gnutls/gnutls.h>
 
-/* Progress of a TLS handshake. The database pointer of the GnuTLS session points to it. This
- * pointer is free, because there is no session cache. The ordinary user pointer is not, because
- * libmicrohttpd uses it. */
+/* Progress of a TLS handshake. The database pointer of the GnuTLS session points to this struct.
+ * GnuTLS itself uses that pointer only for a session cache, which this server does not have. The
+ * ordinary user pointer cannot be used, because libmicrohttpd needs it. */
 typedef struct {
     bool greeted; /* the client's hello was received */
     bool done;    /* the client's last message of the handshake was received, too */

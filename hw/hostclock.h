@@ -1,9 +1,10 @@
 /*
  * hw/hostclock.h - reads everything that a node can know about its own clocks.
  *
- * It reads RAW, REALTIME, MONOTONIC and BOOTTIME together. If the machine has them, it also reads
- * the kernel's clock state (adjtimex), AWS ClockBound's shared memory, a PTP hardware clock and the
- * hypervisor's VMClock page. A missing source is not an error.
+ * It reads CLOCK_MONOTONIC_RAW (RAW), CLOCK_REALTIME, CLOCK_MONOTONIC and CLOCK_BOOTTIME together.
+ * If the machine has them, it also reads the kernel's clock state (adjtimex), AWS ClockBound's
+ * shared memory, a PTP hardware clock and the hypervisor's VMClock page. A missing source is not an
+ * error.
  *
  * The readings show how good the UTC times of a profile are, and when a clock was disrupted. If two
  * nodes have absolute time with a known error bound, this also limits the offset between their

@@ -2,11 +2,11 @@
  * hw/hw.h - counters of the host and of Neuron devices, read through counter sessions that any
  * client can create, start, poll, stop and destroy.
  *
- * A backend (hw/backends.def) is one family of counters. A backend without its source (no
- * Neuron driver, no neuron-monitor) is absent, which is not an error. mrd_hw_report gives the
- * reason as text. Counter names are paths with dots: "cpu.3.user_ns", "mem.MemAvailable_bytes",
+ * A backend (hw/backends.def) is one family of counters. A backend without its source (no Neuron
+ * driver, no neuron-monitor) is absent, which is not an error. mrd_hw_report gives the reason as
+ * text. Counter names are paths with dots: "cpu.3.user_ns", "mem.MemAvailable_bytes",
  * "neuron0.core1.stats.memory_usage.device_mem.tensors.total", "process.4711.rss_bytes",
- * "cgroup.4711.memory_bytes" (the cgroup that process is in). Counters cover the whole node,
+ * "cgroup.4711.memory_bytes" (the control group of process 4711). Counters cover the whole node,
  * whichever process reads them.
  *
  * Units    bytes, nanoseconds (int64), counts, percent (0..100, double); never rescaled later.
@@ -38,8 +38,8 @@ typedef struct {
 } mrd_hw_options;
 
 enum {
-    MRD_HW_CUMULATIVE = 1, /* the value only grows, so readers show its rate */
-    /* 0 means "unknown", because this documented counter stays 0 on some software paths */
+    MRD_HW_CUMULATIVE = 1, /* the value only grows, so viewers show its rate */
+    /* 0 means "unknown", because some versions of the Neuron software never count here */
     MRD_HW_ZERO_UNKNOWN = 2,
     MRD_HW_DOUBLE = 8, /* values are in mrd_hw_value.d */
 };
@@ -55,7 +55,8 @@ typedef struct {
 
 typedef enum {
     MRD_HW_OK,
-    /* the counter exists but has no value: 0 with ZERO_UNKNOWN, "no data", or an empty file */
+    /* the counter exists but has no value: 0 with ZERO_UNKNOWN, the text "no data", or an empty
+     * file */
     MRD_HW_UNKNOWN,
     MRD_HW_GONE, /* the file, process or device no longer exists */
 } mrd_hw_state;
@@ -121,7 +122,7 @@ void mrd_hw_report(const mrd_hw *hw,
 void mrd_hw_each(const mrd_hw *hw, void (*call)(void *self, const mrd_hw_counter *counter),
                  void *self);
 
-/* ---- Counter sessions (docs/dev/seeds.md, rows D-01 ... D-06) ---- */
+/* ---- Counter sessions (features D-01 to D-06 in docs/dev/seeds.md) ---- */
 
 typedef struct mrd_hw_session mrd_hw_session;
 

@@ -10,9 +10,9 @@
  *   nc_time_in_use     microseconds (converted to ns)
  *   power/utilization  one line with minimum, maximum and average in percent
  *
- * Some software never changes certain counters from 0. For these, 0 means "unknown". Status
- * counters have two spellings, infer_* (documentation) and execute_* (driver). Both find the
- * counter.
+ * Some versions of the Neuron software leave certain counters at 0. For these, 0 means "unknown".
+ * Status counters have two spellings, infer_* (documentation) and execute_* (driver). A caller can
+ * use either spelling.
  */
 #include <ctype.h>
 #include <dirent.h>
@@ -101,7 +101,7 @@ add_row(neuron *d, const char *path, const char *suffix, int64_t device, int64_t
         (row = mrd_hw_table_add(&d->table, &counter, 0)) == MRD_HW_NO_ROW)
         return;
     if (!MRD_VEC_ROOM(d->origins, row, d->origin_cap, 1)) {
-        /* without memory for its origin, the row could not be read */
+        /* a row without an origin could not be read */
         mrd_hw_table_drop_last(&d->table);
         d->err = MRD_NOMEM;
         return;

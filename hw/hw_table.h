@@ -16,7 +16,7 @@ typedef struct {
     mrd_hw_value value;
     /* number that the backend chose, for finding the row without its name; 0 if none */
     uint64_t key;
-    uint64_t round; /* number of the sampling that set the value */
+    uint64_t round; /* number of the sampling (mrd_hw_table.round) that set the value */
 } mrd_hw_row;
 
 typedef struct {
@@ -42,8 +42,8 @@ void mrd_hw_table_drop_last(mrd_hw_table *table);
 /* Sets a value in the current sampling. */
 void mrd_hw_table_set_i(mrd_hw_table *table, size_t row, int64_t v, mrd_local_ns at);
 void mrd_hw_table_set_d(mrd_hw_table *table, size_t row, double v, mrd_local_ns at);
-/* Copies the values of the wanted rows. A row that received no value in the current round of
- * readings gets the state GONE. */
+/* Copies the values of the wanted rows. A row that received no value in the current sampling gets
+ * the state GONE. */
 void mrd_hw_table_take(const mrd_hw_table *table, const uint32_t *want, size_t n,
                        mrd_hw_value *ret_values, mrd_local_ns at);
 

@@ -65,8 +65,9 @@ typedef struct {
      * initial. */
     mrd_dur_ns timens_monotonic_ns;
     mrd_dur_ns timens_boottime_ns;
-    bool env_denied;    /* the environment could not be read, so that rank and job may be missing */
-    bool pod_confirmed; /* pod and namespace agree with the files of the kubelet */
+    bool env_denied; /* the environment could not be read, so that rank and job may be missing */
+    /* the pod and its namespace were read from the names of the kubelet's log directories */
+    bool pod_confirmed;
 } mrd_ident;
 
 /* Reads the identity of a process. Values that cannot be read are unknown. Errors: NOTFOUND if the

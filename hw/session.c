@@ -2,8 +2,8 @@
  * hw/session.c - counter sessions. A session reads a list of counters from several backends.
  *
  * If reads of a backend can hang, a helper thread reads it, one request at a time. The thread is
- * detached. If it hangs, the session drops it, and it frees its data when the kernel lets the read
- * return.
+ * detached. The session drops a thread that hangs. The thread then frees its own data when the
+ * kernel lets the read return.
  */
 #include "hw/hw_int.h"
 

@@ -457,8 +457,9 @@ mrd_csr_key_hash(mrd_str request, char hash[MRD_SHA256_HEX], mrd_why *why)
 }
 
 /* Makes a store of the authorities that may issue clients' certificates, with their revocation
- * lists. The authorities are `ca` and all authorities in the file `path`. Either may be NULL. If the file cannot be read, returns
- * AUTH, so that no certificate is accepted. The file might revoke it. The caller frees the store. */
+ * lists. The authorities are `ca` and all authorities in the file `path`. Either may be NULL. If
+ * the file cannot be read, returns AUTH, so that no certificate is accepted, because the file might
+ * revoke it. The caller frees the store. */
 static mrd_err
 authorities_load(X509 *ca, const char *path, X509_STORE **ret_store, mrd_why *why)
 {
@@ -496,8 +497,9 @@ is_superseded(const X509_REVOKED *entry)
     return is;
 }
 
-/* Returns true if a revocation list contains a certificate for the key with this mark. Certificates
- * that were revoked only because a newer one replaced them do not count. */
+/* Returns true if a revocation list contains a certificate for the key with this mark
+ * (mrd_cert_key_mark). Certificates that were revoked only because a newer one replaced them do not
+ * count. */
 static bool
 list_has(X509_CRL *list, const unsigned char mark[MRD_CERT_KEY_MARK])
 {

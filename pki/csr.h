@@ -2,8 +2,8 @@
  * pki/csr.h - makes and signs the certificates of nodes.
  *
  * A node makes a key and a signing request (PKCS #10). An authority signs a client certificate for
- * the instance name that the authority has chosen. It takes only the key from the request, and
- * refuses requests with other names or with extensions.
+ * the instance name that the authority has chosen. The authority takes only the key from the
+ * request, and refuses requests with other names or with extensions.
  *
  * Threads: a signer is immutable, and any thread can use it.
  */

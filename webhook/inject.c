@@ -28,7 +28,7 @@ typedef struct {
     mrd_err err;
 } work;
 
-/* ---- Reading what may be anything ---- */
+/* ---- Reading members of untrusted JSON ---- */
 
 static const mrd_json *
 object_at(const mrd_json *from, const char *key)

@@ -14,9 +14,9 @@
  *
  * The pod's own settings stay as they are: its variables, its class of service, and its /dev/shm.
  * The pod has its own /dev/shm if it mounts a volume there, above or below, or if it uses hostIPC.
- * If the pod preloads a library, ours is put before it. If the image or an envFrom preloads a
- * library, this is not visible here, and ours replaces it. The volume for rings becomes the
- * /dev/shm that the containers share. If anything prevents the change, the pod stays unchanged,
+ * If the pod preloads a library, our library is put before it. If the image or an envFrom preloads
+ * a library, this module cannot see it, and our library replaces it. The volume for rings becomes
+ * the /dev/shm that the containers share. If anything prevents the change, the pod stays unchanged,
  * and a warning gives the reason.
  *
  * A pod is untrusted data, so every member is checked before use. Limits: MRD_INJECT_CONTAINERS

@@ -247,8 +247,8 @@ conf_find(const mrd_opt *table, size_t n, mrd_str name)
     return NULL;
 }
 
-/* Options of other programs (`word`) and the options of Meridian with the same purpose (`name`). A
- * table is needed, because the names are not similar. */
+/* Options of other programs that users may type by habit (`word`), and the options of Meridian with
+ * the same purpose (`name`). A table is needed, because the names are not similar. */
 static const struct {
     const char *word, *name;
 } called[] = {
@@ -282,9 +282,9 @@ static const struct {
 };
 
 /* Returns the option that the user probably means. `word` is an option of another program, or the
- * name of an advanced option without "advanced.". Returns NULL if no option fits. "json" is only a
- * guess, because "output" may also mean "output-dir". The caller suggests it only if no other
- * option is near. */
+ * name of an advanced option without "advanced.". Returns NULL if no option fits. For the word
+ * "output" the result "json" is only a guess, because "output" may also mean "output-dir". The
+ * caller therefore suggests the result only if no option has a similar name. */
 static const char *
 conf_called(const mrd_opt *table, size_t n, const char *word)
 {
@@ -301,8 +301,8 @@ conf_called(const mrd_opt *table, size_t n, const char *word)
     return NULL;
 }
 
-/* Returns the option that has `word` as one of its choices, or NULL. For "csv", it is an option
- * with the choices "text,csv". */
+/* Returns the option that has `word` as one of its choices, or NULL. For example, "csv" finds an
+ * option with the choices "text,csv". */
 static const char *
 conf_chosen(const mrd_opt *table, size_t n, const char *word)
 {
@@ -576,7 +576,7 @@ mrd_conf_program(const mrd_opt *table, size_t n, void *into, int argc, char *con
         err = env_and_args(table, n, into, argc, argv, why);
     if (err != MRD_OK || config == NULL || *(char **) conf_at(config, into) == NULL)
         return err;
-    /* the command line overrides the file, so apply it again */
+    /* the environment and the command line override the file, so apply them again */
     if ((path = mrd_str_dup(mrd_str_of(*(char **) conf_at(config, into)))) == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "--config");
     if ((err = mrd_conf_file(table, n, into, path, why)) == MRD_OK)

@@ -45,8 +45,8 @@ mrd_json_parse(mrd_str text, const char *what, mrd_json **ret_doc, mrd_why *why)
     return mrd_json_parse_up_to(text, MRD_JSON_MAX, what, ret_doc, why);
 }
 
-/* Returns jansson's error message. If the message would name a flag of jansson's C interface,
- * returns another text. */
+/* Returns jansson's error message. Some of its messages name a flag of jansson's C interface, which
+ * means nothing to a user. For these, returns a text of our own. */
 static const char *
 reason(const json_error_t *error)
 {

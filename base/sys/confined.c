@@ -17,7 +17,8 @@
 
 #define ASK_EVERY 100 /* ms between two calls of going_on */
 #define ARGS_MAX  64  /* maximum number of arguments of the program */
-/* The watcher must report within this time after the program's time limit. */
+/* The watcher must report within this time after the program's time limit. Otherwise the caller
+ * kills the watcher. */
 #define LATE (30 * MRD_SEC)
 /* After a request to stop, the watcher must have killed the program within this time. */
 #define GRACE (5 * MRD_SEC)

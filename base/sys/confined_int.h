@@ -49,8 +49,9 @@ typedef struct {
 void mrd_confined_children(pid_t parent, mrd_confined_processes *to);
 /* Appends all descendants of the watcher. Orphans become children of the watcher. */
 void mrd_confined_descendants(mrd_confined_processes *to);
-/* Returns the memory of the processes in bytes. An exact result takes longer, so a result up to
- * `above` may count shared pages more than once. */
+/* Returns the memory of the processes in bytes. The result is exact only if it is larger than
+ * `above`. A smaller result may count shared pages more than once, because an exact measurement
+ * takes longer. */
 uint64_t mrd_confined_memory(const mrd_confined_processes *processes, uint64_t above);
 /* Measures the size of the directory. Files that are open and already removed count, too. Stops
  * after files_max files. */

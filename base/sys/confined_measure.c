@@ -114,7 +114,7 @@ mrd_confined_memory(const mrd_confined_processes *processes, uint64_t above)
     return shared < sum ? shared : sum;
 }
 
-/* ---- Its folder ---- */
+/* ---- The program's directory ---- */
 
 static DIR *
 open_folder(int at, const char *name)

@@ -285,8 +285,8 @@ look(watch *w, int64_t began, int64_t *next_walk)
     mrd_confined_descendants(&all);
     if (all.n == MRD_CONFINED_PROCESSES)
         return MRD_CONFINED_MANY;
-    /* An exact measurement takes longer. It is made only above the limit, or above the maximum
-     * until now. */
+    /* An exact measurement takes longer, so it is made only if the estimate is above the limit, or
+     * above the largest value measured before. */
     memory = mrd_confined_memory(&all, walks && w->report.memory < most ? w->report.memory : most);
     if (memory > w->report.memory && (walks || all.n < 2 || memory > most))
         w->report.memory = memory;
@@ -304,7 +304,8 @@ look(watch *w, int64_t began, int64_t *next_walk)
                                                  : MRD_CONFINED_EXITED;
 }
 
-/* Watches the program until it ends or must be killed. Returns which of them, with the reason. */
+/* Watches the program until it ends or must be killed. Returns how it ended, or why it must be
+ * killed. */
 static mrd_confined_end
 run(watch *w)
 {

@@ -1,6 +1,6 @@
 /*
  * base/sys/udpstamp.h - UDP sockets with kernel timestamps (SO_TIMESTAMPING, software), and
- * bracketed readings of the wall clock.
+ * readings of the wall clock between two readings of CLOCK_MONOTONIC_RAW.
  *
  * Kernel timestamps are CLOCK_REALTIME. 0 means that there is none. The kernel takes transmit
  * stamps after the queueing discipline and returns them through the error queue, with a number that
