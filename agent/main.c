@@ -154,9 +154,9 @@ check(mrd_agent_options *agent_options, const mrd_node_identity *node)
     return 0;
 }
 
-/* Switches the process to the given user. The threads of the connection and of the vendor's library
- * drop all capabilities. This thread keeps the three that it needs to read other users' rings and
- * to search containers. */
+/* Switches the process to the given user. The threads of the connection and of the vendor's
+ * library, which already run, drop all capabilities. This thread keeps the three that it needs to
+ * read other users' rings and to search containers. */
 static mrd_err
 become(const mrd_user *user, const char *spool_dir, mrd_why *why)
 {
@@ -170,7 +170,7 @@ become(const mrd_user *user, const char *spool_dir, mrd_why *why)
     return err;
 }
 
-/* Returns true if the connection to the aggregator cannot work again before the agent is restarted
+/* Returns true if the connection to the aggregator cannot work again until the agent is restarted
  * (mrd_link_stuck). */
 static bool
 cut_off(const mrd_agent *agent)

@@ -3,8 +3,8 @@
  * workloads, because many files or a hanging file system would block the agent's loop.
  *
  * The caller of mrd_job_thread_post must not use the task's data until mrd_job_thread_take returns
- * true. The thread starts with the first task, and has the caller's rights at that time. Threads:
- * the caller's, and its own.
+ * true. The thread starts with the first task, and has the rights (user, capabilities) that the
+ * caller has at that time. Only one thread may call these functions.
  */
 #ifndef MRD_AGENT_GUARD_JOB_THREAD_H
 #define MRD_AGENT_GUARD_JOB_THREAD_H

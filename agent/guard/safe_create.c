@@ -8,8 +8,8 @@
 
 #include "base/hash.h"
 
-/* Number of attempts to clear a name. Another user can create the name again in between, but not
- * this often. */
+/* Number of attempts to clear a name. Another user can create a file of this name again in between,
+ * but hardly every time. */
 #define TRIES 64
 
 bool

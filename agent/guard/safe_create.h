@@ -1,5 +1,6 @@
 /* agent/guard/safe_create.h - creates files with fixed names in a directory in which any user may
- * create files. If another user has created a file of that name, it is removed. Threads: any. */
+ * create files. If another user has created a file of that name, it is removed. All threads may
+ * call these functions. */
 #ifndef MRD_AGENT_GUARD_SAFE_CREATE_H
 #define MRD_AGENT_GUARD_SAFE_CREATE_H
 

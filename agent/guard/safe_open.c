@@ -90,8 +90,8 @@ open_name(int dir, const char *name, uint64_t flags)
     return openat(dir, name, (int) flags);
 }
 
-/* Copies the first component of the path *path to `name`, and moves *path after it. Returns false
- * if there is none, or with errno set if it is invalid. */
+/* Copies the first component of *path to `name`, and advances *path to the next component. Returns
+ * false with errno 0 at the end of the path, and with another errno if the component is invalid. */
 static bool
 next_name(const char **path, char name[NAME_MAX + 1])
 {
@@ -147,7 +147,7 @@ mrd_safe_open_descend(int root, const char *path, const mrd_safe_open_user *user
 }
 
 /* Opens the object to which an O_PATH descriptor refers. Uses the link in /proc/self/fd, which
- * leads to this object even if its path now names another one. */
+ * leads to this object even if its path now refers to another object. */
 static int
 reopen(int fd, int flags)
 {
@@ -396,7 +396,7 @@ mrd_safe_open_root(const char *proc_root, const mrd_safe_open_claim *claim, int 
     mrd_err err;
 
     snprintf(path, sizeof(path), "%s/%" PRId64, proc_root, claim->pid);
-    /* The descriptor still refers to this process if the pid is reused. */
+    /* The descriptor never refers to another process, even if the pid is reused. */
     if ((proc = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC)) < 0)
         return mrd_why_set(why, errno == ENOENT ? MRD_NOTFOUND : MRD_DENIED, 0,
                            "the process has ended");

@@ -11,9 +11,9 @@
  * RESOLVE_NO_MAGICLINKS). If openat2 is not available (before Linux 5.6, or because of seccomp),
  * O_NOFOLLOW is used. This is equivalent, because only single components are opened.
  *
- * A directory that the operator named (MRD_OWNED_ANY) is opened like any path, and files in it may
- * belong to any user. A file with several hard links must belong to the owner of its directory, so
- * that links to other users' files are refused. Threads: any.
+ * A directory that the operator named (MRD_OWNED_ANY) is opened without these checks, and files in
+ * it may belong to any user. A file with several hard links must belong to the owner of its
+ * directory, so that links to other users' files are refused. All threads may call these functions.
  */
 #ifndef MRD_AGENT_GUARD_SAFE_OPEN_H
 #define MRD_AGENT_GUARD_SAFE_OPEN_H

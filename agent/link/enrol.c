@@ -30,8 +30,8 @@
  * only that thread may access this struct. */
 typedef struct {
     mrd_enrol_act act;
-    /* About the current certificate. `have` means that it exists. `counts` means that it is valid
-     * and that connections with it work. */
+    /* `have` is true if a current certificate exists, `counts` if this certificate is valid and
+     * connections with it work. */
     bool have, counts;
     mrd_wall_ns to; /* when the current certificate expires */
     /* mrd_files_stamp of the certificate, key and token files when the request began */
@@ -52,7 +52,8 @@ struct mrd_enrol {
     task t;
     mrd_enrol_facts facts;
     uint64_t stamp;
-    /* looked: when the files were last checked. next: earliest time of the next attempt. */
+    /* `looked` is when the files were last checked, `next` the earliest time of the next
+     * attempt. */
     mrd_local_ns looked, next;
     unsigned failures;
     char lacks[MRD_WHY_MAX];
@@ -68,7 +69,8 @@ mrd_enrol_decide(const mrd_enrol_facts *facts, mrd_wall_ns now)
         return facts->token ? MRD_ENROL_JOIN : MRD_ENROL_NOTHING;
     if (facts->refused || now.ns - facts->from.ns >= (facts->to.ns - facts->from.ns) / 3 * 2)
         return MRD_ENROL_RENEW;
-    /* A certificate that is not valid yet is not renewed, because then the node's clock is wrong. */
+    /* A certificate that is not valid yet is not renewed, because the node's clock is probably
+     * wrong. */
     return MRD_ENROL_NOTHING;
 }
 
@@ -236,8 +238,8 @@ send_probe(mrd_enrol *enrol, mrd_link *link, uint64_t tag)
 }
 
 /* Tests the new certificate by a clock probe, which the aggregator answers on any accepted
- * connection. A completed TLS handshake on this side is no proof, because the aggregator verifies
- * the certificate later. */
+ * connection. A TLS handshake that is complete on this side is no proof, because the aggregator
+ * verifies the certificate after that. */
 static mrd_err
 try_it(mrd_enrol *enrol, mrd_why *why)
 {
@@ -282,7 +284,8 @@ try_it(mrd_enrol *enrol, mrd_why *why)
 }
 
 /* Installs a new certificate. Writes it durably under another name, tests it, and then renames it
- * over the old one. The old one stays until the new one was accepted. */
+ * over the old certificate. The old certificate stays until the aggregator has accepted the new
+ * one. */
 static mrd_err
 install(mrd_enrol *enrol, mrd_str cert, bool counts, mrd_why *why)
 {
@@ -348,7 +351,8 @@ work(void *self)
 /* ---- On the thread of the agent's loop ---- */
 
 /* Reads the certificate and computes when it was issued. This is the time of the file, if
- * plausible. The certificate itself begins one hour earlier, for nodes with a slow clock. */
+ * plausible. The begin in the certificate itself is an hour before it was issued, for nodes with a
+ * slow clock. */
 static void
 look(mrd_enrol *enrol)
 {
@@ -393,7 +397,8 @@ finished(mrd_enrol *enrol, mrd_local_ns now)
     mrd_wall_ns wall = mrd_wall_now();
 
     enrol->posted = false;
-    enrol->stamp = t->stamp; /* the next check finds any change of the files after this stamp */
+    /* with this stamp, the next check finds changes that were made during the request */
+    enrol->stamp = t->stamp;
     if (t->err == MRD_OK) {
         enrol->stamp = stamp_of(enrol);
         enrol->facts.refused = false;

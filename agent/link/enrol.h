@@ -1,15 +1,16 @@
 /*
  * agent/link/enrol.h - obtains and renews the node's certificate. The agent gets it with an
- * invitation (`meridian invite`) or with the service account of its pod. After two thirds of its
- * validity, the agent renews the certificate with the certificate itself.
+ * invitation (`meridian invite`) or with the service account of its pod. After two thirds of the
+ * certificate's validity, the agent renews it, and authenticates with the certificate itself.
  *
  * A new certificate is written next to the old one, tested on a separate connection, and renamed
  * over the old one when the aggregator has accepted it. So if the agent is killed at any time, the
- * next agent finds a valid certificate, or requests one again. With an invitation it uses the same
- * key again. Failed attempts are repeated after between MRD_WAIT_ENROL_MIN and MRD_WAIT_ENROL_MAX.
- * After a change of the token or certificate file, the next attempt is made at once.
+ * next agent finds a valid certificate, or requests a new certificate. An invitation is bound to
+ * the key of the first request, so the next agent uses the same key. Failed attempts are repeated
+ * after between MRD_WAIT_ENROL_MIN and MRD_WAIT_ENROL_MAX. After a change of the token or
+ * certificate file, the next attempt is made at once.
  *
- * Threads: one, the agent's loop. Requests are made on a separate thread.
+ * Only the agent's loop calls these functions. Requests are made on a separate thread.
  */
 #ifndef MRD_AGENT_LINK_ENROL_H
 #define MRD_AGENT_LINK_ENROL_H
@@ -19,7 +20,7 @@
 
 typedef struct mrd_enrol mrd_enrol;
 
-/* All texts are borrowed until close. */
+/* All texts are borrowed until mrd_enrol_close. */
 typedef struct {
     const char *server; /* https://HOST:PORT of the aggregator */
     /* File with an invitation or with the token of a service account. NULL means that the agent

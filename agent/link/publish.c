@@ -242,8 +242,8 @@ on_urgent(mrd_publish *publish, uint64_t tag, const mrd_msg *msg, mrd_local_ns n
 
         if (ack->status == MRD__ACK_STATUS__ACK_HELLO_FIRST)
             say_hello(publish);
-        /* The event's own time of arrival is used, because `now` may be older. With an earlier time
-         * the bound of the clock would be wrong. */
+        /* Use the time at which the answer arrived, because `now` may be earlier. A time before the
+         * arrival would make the bound of the clock offset wrong. */
         publish->o.clock(publish->o.self, publish->urgent_sent, ack,
                          (mrd_local_ns){ came != 0 ? came : mrd_local_now().ns });
         for (size_t i = 0; i < ack->n_directives; i++)
@@ -291,7 +291,7 @@ on_reply(mrd_publish *publish, const mrd_link_event *ev, mrd_local_ns now)
     mrd_msg msg = { 0 };
 
     if (!failed && mrd_msg_unpack(ev->data, &msg, NULL) != MRD_OK)
-        failed = true; /* an unreadable answer counts as no answer */
+        failed = true; /* an answer that cannot be parsed counts as no answer */
     if (ev->tag == TAG_HELLO || ev->tag == TAG_HEARTBEAT) {
         on_urgent(publish, ev->tag, failed ? NULL : &msg, now, ev->at.ns);
     } else if ((ev->tag & MRD_PUBLISH_FOREIGN) != 0) {

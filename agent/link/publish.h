@@ -1,6 +1,7 @@
 /* agent/link/publish.h - sends the frames in the spool to the aggregator. Sends the hello message
  * first. After that a limited number of frames are in flight, each until it is acknowledged. Also
- * sends heartbeats, and passes on the aggregator's messages. Threads: one. */
+ * sends heartbeats, and passes on the aggregator's messages. Only the agent's loop calls these
+ * functions. */
 #ifndef MRD_AGENT_LINK_PUBLISH_H
 #define MRD_AGENT_LINK_PUBLISH_H
 
@@ -25,8 +26,8 @@ typedef struct {
     mrd_err (*heartbeat)(void *self, mrd_buf *to);
     void (*welcome)(void *self, const Mrd__Welcome *welcome);
     void (*directive)(void *self, const Mrd__Control *control);
-    /* Called when an answer of the aggregator has listed running sessions, and its directives were
-     * passed on. `all` is true if it has listed all that the aggregator knows. */
+    /* Called when an answer of the aggregator has listed running sessions, after its directives
+     * were passed on. `all` is true if the answer listed all sessions of the aggregator. */
     void (*sessions_known)(void *self, bool all);
     /* Handles a survey, which is a request of the aggregator to all nodes: encodes the reply into
      * *to. */
@@ -51,8 +52,8 @@ typedef struct {
     mrd_metrics_text_hist ack; /* times from sending a frame to its acknowledgement */
 } mrd_publish_stats;
 
-/* Returns how long to wait before the next attempt, if the aggregator's answer contains
- * retry_after_ms. Returns `otherwise` if that is 0. The result is at most a minute, because another
+/* Returns how long to wait before the next attempt. This is the time in the aggregator's answer,
+ * retry_after_ms, or `otherwise` if that is 0. The result is at most a minute, because another
  * aggregator may be reachable by then. */
 static inline mrd_dur_ns
 mrd_publish_wait(uint32_t retry_after_ms, mrd_dur_ns otherwise)

@@ -24,8 +24,9 @@ typedef struct entry {
     int64_t pid;
     mrd_local_ns deadline;
     entry_phase phase;
-    uint64_t models_seen; /* version of the table of models when the request was last sent */
-    uint64_t chosen;      /* hash of the models that the request selected then */
+    /* version of the table of models (models.h) when the request was last sent */
+    uint64_t models_seen;
+    uint64_t chosen; /* hash of the models that the request then selected */
 } entry;
 
 typedef struct {
@@ -51,7 +52,7 @@ struct mrd_devprof {
         mrd_local_ns at;
         /* when the process's newest file for this session was reported */
     } told[MRD_RECORD_SESSIONS];
-    /* true if there are new processes that were not checked yet */
+    /* true if there are new processes that were not yet checked for requests of a previous agent */
     bool fresh;
 };
 
@@ -98,7 +99,7 @@ note(mrd_devprof *prof, const entry *item, int64_t core, const char *state, mrd_
     if (res == NULL)
         return;
     if (strcmp(state, "ended") == 0 && res->state != NULL && strcmp(res->state, "refused") == 0)
-        return; /* keeps the message of a refusal, because it says why */
+        return; /* keep the state "refused" and its message, which says why there is no profile */
     res->state = state;
     res->count += strcmp(state, "written") == 0;
     snprintf(res->message, sizeof(res->message), MRD_STR_FMT, MRD_STR_ARG(message));
@@ -135,8 +136,8 @@ is_hash(const char *word)
     return word[n] == '\0' && n >= 6 && n <= 64;
 }
 
-/* Appends the numbers of the process's loaded models that the selection matches. A word of the
- * selection is a model's name, the beginning of its hash, or "id:" and a number. */
+/* Appends the numbers of the process's loaded models that the selection matches. Each word of the
+ * selection is the name of a model, the beginning of its hash, or "id:" and a number. */
 static void
 put_models(const mrd_devprof *prof, const entry *item, const mrd_strlist *words, mrd_buf *text)
 {
@@ -145,8 +146,8 @@ put_models(const mrd_devprof *prof, const entry *item, const mrd_strlist *words,
     uint64_t left_out;
     size_t n = mrd_model_table_get(prof->models, 0, loads, MRD_MODELS_SENT, &left_out);
 
-    /* A list must not be empty, because an empty list selects all models. No load has the number 0.
-     * Models that are loaded later may match. */
+    /* The list begins with 0, which is the number of no model, because an empty list would select
+     * all models. Models that are loaded later may match the selection. */
     mrd_buf_text(text, "models=0");
     for (size_t k = 0; k < words->n; k++) {
         const char *word = words->v[k];
@@ -187,8 +188,8 @@ put_choice(const mrd_devprof *prof, const entry *item, const mrd_session_params 
                 params->profile_warmup);
 }
 
-/* Returns an error if libmeridian could not parse the control file, because it would then not
- * answer. */
+/* Returns an error if libmeridian could not parse this text of a control file. libmeridian would
+ * not answer such a request. */
 static mrd_err
 check(const char *text, mrd_why *why)
 {
@@ -370,7 +371,7 @@ overdue(mrd_devprof *prof, entry *item, mrd_local_ns now)
     if (mrd_local_before(now, item->deadline) || item->phase == ARMED || item->phase == OVER)
         return;
     if (item->phase == SAVING)
-        /* the request stays active, because the files that were written are already reported */
+        /* the request stays active, because only writing the files now was not answered in time */
         item->phase = ARMED;
     else
         refuse(prof, item,

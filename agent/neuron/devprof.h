@@ -6,8 +6,9 @@
  * names.
  *
  * A process serves one request at a time. Processes that appear while a session records receive the
- * request as well. The answers name a directory, in which agent/files/files.h finds the files.
- * Threads: one. Memory: MRD_DEVPROF_RESULTS answers per session. Further answers are only logged.
+ * request as well. The answers name a directory, in which agent/files/files.h finds the files. At
+ * most MRD_DEVPROF_RESULTS answers per session are kept. Further answers are only logged. Only the
+ * agent's loop calls these functions.
  */
 #ifndef MRD_AGENT_NEURON_DEVPROF_H
 #define MRD_AGENT_NEURON_DEVPROF_H

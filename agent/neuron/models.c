@@ -12,8 +12,8 @@
 
 #define NOTE_MAGIC 0x4d444c32u
 /* Two load events of a process with the same number are the same load if their times differ by less
- * than this. To load another model under this number, the process would have to call exec, which
- * takes longer. */
+ * than this. A process uses a number only once. Only after exec it can use the number again, and
+ * exec takes longer than this time. */
 #define SAME_LOAD (5 * MRD_MS)
 
 /* A load as the runtime's own trace reports it. It has the model's name. */
@@ -23,7 +23,7 @@ typedef struct {
     mrd_wall_ns from, to;
     int64_t id;
     mrd_local_ns read;
-    bool judged; /* judge() already decided whether a load gets the name in this event */
+    bool judged; /* judge() already decided whether a model load gets its name from this event */
     char name[128];
 } runtime_load;
 
@@ -45,8 +45,8 @@ struct mrd_model_table {
     size_t n, cap;
     uint64_t version, saved, left_out;
     mrd_local_ns swept;
-    /* Ring buffer of load events from the runtime's trace. Such an event may be read before the
-     * record of its load. */
+    /* Ring buffer of load events from the runtime's trace. Such an event may be read before
+     * libmeridian's record of the same load. */
     runtime_load *told;
     size_t n_told, cap_told, next_told;
     mrd_record *record;
@@ -124,7 +124,7 @@ is_of(const mrd_model_table *models, const entry *item, const mrd_record_status 
 }
 
 /* Returns true if a session may need this load. A loaded model may be needed by any session. An
- * unloaded one is only needed while a session selects its process. */
+ * unloaded model is only needed while a session that selects its process exists. */
 static bool
 wanted(const mrd_model_table *models, const entry *item)
 {
@@ -183,8 +183,9 @@ mrd_model_table_seen(mrd_model_table *models, const mrd_drain_process *process)
 
 /* ---- Matching the runtime's events with loads ---- */
 
-/* Returns true if the runtime's event lies inside of the call that loaded the model. More than half
- * of it must lie inside, because their times come from different readings of the clock. */
+/* Returns true if the runtime's event lies inside of the call that loaded the model. It is enough
+ * if more than half of the event lies inside, because the two times come from different readings of
+ * the clock. */
 static bool
 inside(const entry *item, const runtime_load *load)
 {
@@ -212,8 +213,7 @@ give(mrd_model_table *models, entry *item, runtime_load *load)
     models->version++;
 }
 
-/* Gives a load its name from an event of the runtime on the same thread that was read before the
- * load. */
+/* Gives a load its name from a runtime event that was read before the load, on the same thread. */
 static void
 take_told(mrd_model_table *models, entry *item)
 {
@@ -222,8 +222,8 @@ take_told(mrd_model_table *models, entry *item)
             give(models, item, &models->told[i]);
 }
 
-/* Gives a load its name from a runtime's event on a thread with another number. Does this only if
- * no other load matches the event, and no other event matches the load. */
+/* Gives a load its name from a runtime event whose thread number differs from the load's thread.
+ * Does this only if no other load matches the event, and no other event matches the load. */
 static void
 judge(mrd_model_table *models, runtime_load *load)
 {
@@ -264,8 +264,8 @@ judge_all(mrd_model_table *models, mrd_local_ns now)
     }
 }
 
-/* Returns true if the event reports the same load once more. If a ring is read again, its clock is
- * converted more precisely, and the time of the load differs slightly. */
+/* Returns true if the event reports the same load again. If a ring is read again by the next agent,
+ * times are converted slightly differently, so the times of the two reports may differ. */
 static bool
 is_same_load(const entry *item, const mrd_event *ev)
 {
@@ -296,7 +296,7 @@ mrd_model_table_event(mrd_model_table *models, const mrd_drain_process *process,
         item->m.unload.ns == 0)
         item->m.unload = (mrd_local_ns){ ev->ts.ns };
     if ((item = place(models)) == NULL)
-        return; /* no room: the load is only counted */
+        return; /* the table has no room, so the load is only counted */
     item->process = process;
     item->m.pid = process->ident.pid;
     item->m.start_ticks = process->ident.start_ticks;
@@ -325,7 +325,8 @@ take_runtime(mrd_model_table *models, const runtime_load *told)
             give(models, &models->v[i], load);
 }
 
-/* Not inlined, because its buffer on the stack would cost time for every event. */
+/* Handles a load event of the runtime. This is not inlined, because its buffer on the stack would
+ * cost time for every event. */
 __attribute__((noinline)) static void
 take_load(mrd_model_table *models, const mrd_drain_process *process, const mrd_event *ev)
 {
@@ -473,8 +474,8 @@ mrd_model_table_ship(mrd_model_table *models,
 /* ---- The file for the next agent (the note) ---- */
 
 typedef struct {
-    /* `one` is the size of one load in the file. A file with another size comes from another
-     * release and is ignored. */
+    /* `one` is the size of one load in the file, in bytes. If the size differs, another release
+     * wrote the file, and the file is ignored. */
     uint32_t magic, one;
     char boot_id[64];
 } note_head;

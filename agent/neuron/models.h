@@ -6,15 +6,15 @@
  *
  * Names    libmeridian reports size and hash of a model. The model's name and the runtime's own
  *          number come from an event of the runtime: the outermost load event on the thread that
- *          called nrt_load. The event must lie inside the time of this call (both by the host's
- *          wall clock). Some runtimes number threads differently. The event is then only used if
+ *          called nrt_load. The event must lie inside the time of this call (both times are of the
+ *          host's wall clock). If a runtime numbers threads differently, the event is only used if
  *          exactly one call and one event match. Otherwise the load has no name, which is reported.
  *          No name is guessed.
  * Times    All times are of the node's CLOCK_MONOTONIC_RAW.
  * Memory   The table has MRD_MODELS_MAX loads. If it is full, the oldest load that was
  *          unloaded is dropped, and counted if a session wants it. If none is unloaded, new loads are only counted. The
  *          table also keeps the same number of load events of the runtime.
- * Threads  One.
+ * Threads  Only the agent's loop calls these functions.
  */
 #ifndef MRD_AGENT_NEURON_MODELS_H
 #define MRD_AGENT_NEURON_MODELS_H
@@ -54,7 +54,7 @@ typedef struct {
  * the next agent; NULL means none. `boot_id` is the id of this boot. */
 mrd_err mrd_model_table_open(const char *note, const char *boot_id, const char *proc_root,
                              mrd_record *record, mrd_model_table **ret_table, mrd_why *why);
-void mrd_model_table_close(mrd_model_table *models); /* Does nothing for NULL. */
+void mrd_model_table_close(mrd_model_table *models); /* NULL is ignored. */
 /* Restores the loads of a process that a previous agent saved. Must be called when the process was
  * found. */
 void mrd_model_table_seen(mrd_model_table *models, const mrd_drain_process *process);

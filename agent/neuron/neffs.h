@@ -1,6 +1,6 @@
 /* agent/neuron/neffs.h - removes the directory in which a program kept its models
- * (capture/nrt/neffs.h), if the program's last process was killed and could not do so itself.
- * Threads: any. */
+ * (capture/nrt/neffs.h), if the last process of the program was killed and could not do so itself.
+ * All threads may call this function. */
 #ifndef MRD_AGENT_NEURON_NEFFS_H
 #define MRD_AGENT_NEURON_NEFFS_H
 

@@ -28,7 +28,7 @@ blob_end(mrd_drain *drain, ring *r, bool cut)
 static bool
 blob_room(mrd_drain *drain, ring *r, blob *b, size_t more)
 {
-    /* the buffer grows to about twice its size, so the memory limit is checked first */
+    /* check the memory limit before the buffer grows, because it grows to about twice its size */
     if (b->cap - b->len < more + MRD_IN_PAD) {
         (void) mrd_drain_memory_note(drain, r);
         if (!mrd_drain_memory_fits(drain, r, b->cap + more))
@@ -39,8 +39,8 @@ blob_room(mrd_drain *drain, ring *r, blob *b, size_t more)
 }
 
 /* Appends a chunk to the current text of runtime JSON. If the chunk does not continue this text,
- * the chunks in between were lost. The current text then ends as a truncated document. The writer
- * has already counted the lost chunks. */
+ * the chunks in between were lost. The current text is then passed on as truncated. The workload's
+ * process has already counted the lost chunks. */
 void
 mrd_drain_blob_chunk(mrd_drain *drain, ring *r, const mrd_ring_event *rec)
 {
@@ -79,8 +79,8 @@ mrd_drain_blob_chunk(mrd_drain *drain, ring *r, const mrd_ring_event *rec)
 }
 
 /* Reports that the process ended without closing the Neuron runtime. Normally, closing the runtime
- * or returning from main ends the thread that fetches the runtime's trace. Here this thread still
- * ran when the process ended. */
+ * or returning from main ends libmeridian's thread that fetches the runtime's trace. This thread
+ * still ran when the process ended, so the last events of the trace are missing. */
 static void
 say_not_fetched(mrd_drain *drain, ring *r)
 {

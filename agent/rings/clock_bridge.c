@@ -1,8 +1,9 @@
 /* agent/rings/clock_bridge.c - relates the node's CLOCK_MONOTONIC_RAW to CLOCK_REALTIME. A
- * cross-read is a reading of both clocks at the same time. Each turn of the drain makes one, but
- * few are recorded. If a cross-read deviates from the line through the recorded ones, the
- * cross-reads before and after the deviation are recorded too. So a conversion between two recorded
- * ones has an error of at most MRD_CROSS_UNSEEN. */
+ * cross-read is a reading of both clocks at the same time. Each turn of the drain makes a
+ * cross-read, but records only one in MRD_WAIT_CROSS. If a cross-read deviates from the straight
+ * line through the last recorded cross-reads, the cross-reads before and after the deviation are
+ * recorded too. So a time between two recorded cross-reads is converted with an error of at most
+ * MRD_CROSS_UNSEEN. */
 #include <stdlib.h>
 
 #include "agent/rings/drain_int.h"
@@ -59,8 +60,8 @@ departs(const mrd_cross_read *base, const mrd_cross_read *last, const mrd_cross_
     return mrd_sat_abs(mrd_sat_sub(by, expected)) > mrd_sat_add(DEPARTURE, within);
 }
 
-/* Sets cross_base to the earliest cross-read since which the wall clock has run steadily, but not
- * earlier than MRD_WAIT_CROSS before the newest one. */
+/* Sets cross_base to the earliest recorded cross-read after which the wall clock had no step, going
+ * back at most MRD_WAIT_CROSS before the newest cross-read. */
 static void
 set_base(mrd_drain *drain)
 {
@@ -76,8 +77,9 @@ set_base(mrd_drain *drain)
 }
 
 /* Makes room for new cross-reads. Keeps all of the newer half. From the older half, keeps every
- * second cross-read, and all around a deviation of the wall clock. So the time of an old clock step
- * stays exact. If the older half has too many deviations, they are thinned out too. */
+ * second cross-read, and both cross-reads around each deviation of the wall clock, so that the time
+ * of an old clock step stays exact. If the older half has too many deviations, they are thinned out
+ * too. */
 static void
 thin(mrd_drain *drain)
 {
@@ -180,7 +182,8 @@ mrd_drain_crosses_since(const mrd_drain *drain, mrd_local_ns since,
 
     while (i > 0 && !mrd_local_before(drain->crosses[i - 1].raw, since))
         i--;
-    i -= i > 0; /* also pass the cross-read before `since`, for times between the two */
+    /* also pass the last cross-read before `since`, to convert times between it and the next */
+    i -= i > 0;
     for (; i < n; i++)
         if (i >= first || drain->cross_departs[i])
             take(self, &drain->crosses[i]);
@@ -199,8 +202,8 @@ mrd_drain_to_raw(const mrd_drain *drain, mrd_wall_ns wall_ns)
 {
     const mrd_cross_read *best = &drain->crosses[drain->n_crosses - 1];
 
-    /* Search from the newest one, because times to convert are usually recent. After a backward
-     * step, the wall clock shows some times twice. The search then finds the later one. */
+    /* Search from the newest cross-read on, because times to convert are usually recent. After a
+     * backward step, the wall clock shows some times twice. The search then finds the later one. */
     for (size_t i = drain->n_crosses; i-- > 0;) {
         best = &drain->crosses[i];
         if (best->other.ns <= wall_ns.ns)

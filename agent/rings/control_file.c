@@ -14,8 +14,9 @@
 
 typedef enum { CONTROL, SETTINGS } what;
 
-/* Opens the directory with the process's rings. Returns -1 if it has none. Directory and file names
- * are stored with the process, because its rings may be removed earlier. */
+/* Opens the directory with the process's rings, and gets the name of its control or settings file.
+ * Returns -1 if the process never had a ring. Directory and file names are stored in `pr`, because
+ * the rings may be removed before the process ends. */
 static int
 place(const mrd_drain *drain, mrd_drain_process *process, what kind, const char **ret_file)
 {
@@ -53,8 +54,7 @@ put(mrd_drain *drain, mrd_drain_process *process, what kind, const char *text, m
         return mrd_why_set(why, MRD_NOTFOUND, 0, "its rings are gone");
     if (strlen(text) > MRD_CONTROL_MAX)
         return mrd_why_set(why, MRD_LIMIT, 0, "it would be longer than %d bytes", MRD_CONTROL_MAX);
-    /* a random name, because another user could create a directory with a name that can be
-     * foreseen */
+    /* a random name, because another user could create a directory with a predictable name */
     mrd_random(&number, sizeof(number));
     snprintf(fresh, sizeof(fresh), "%s.%016" PRIx64 ".new", file, number);
     fd = openat(dir, fresh, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);

@@ -23,10 +23,10 @@
  * TURN_TIME */
 #define TURN_LEAST 16
 #define NOTICES    16 /* maximum number of read() calls on the inotify descriptor in one turn */
-/* A process is assumed to stay in our mount namespace if this many consecutive searches found it
- * there. */
+/* A process is assumed to stay in the agent's mount namespace if this number of consecutive
+ * searches found it there. */
 #define OURS_SURE 2
-/* Every 16th search still checks the processes that are assumed to stay. */
+/* Every 16th search also checks the processes that are assumed to stay. */
 #define OURS_AGAIN 16
 
 typedef struct {
@@ -48,11 +48,12 @@ typedef struct {
     bool again, dirty;
     bool slow;      /* true if a search of this directory takes more than one turn */
     unsigned rings; /* number of open rings in the directory */
-    /* number of the last search through the roots of processes that found the directory */
+    /* number of the last search through the root directories of processes that found this
+     * directory */
     uint64_t seen;
 } ring_dir;
 
-/* Processes in our own mount namespace, sorted by pid. `looks` is the number of consecutive
+/* Processes in the agent's own mount namespace, sorted by pid. `looks` is the number of consecutive
  * searches that found the process there. */
 typedef struct {
     struct {
@@ -79,8 +80,8 @@ struct mrd_discover {
     /* the list of all processes while a search reads it; NULL if no search runs */
     DIR *procs;
     unsigned turn;
-    /* processes of our mount namespace that the last search found (ours), and that the running
-     * search found (next) */
+    /* processes in the agent's mount namespace that the last search found (ours), and that the
+     * running search has found up to now (next) */
     pid_list ours, next;
 };
 
@@ -190,8 +191,8 @@ in_time(mrd_local_ns end)
     return mrd_local_before(mrd_local_now(), end);
 }
 
-/* Begins to read the directory. Opens it again, because a duplicated descriptor would share the
- * read position. */
+/* Begins to read the directory. Opens the directory again, because a duplicated descriptor would
+ * share the read position. */
 static bool
 begin_look(mrd_discover *discover, ring_dir *dir)
 {
@@ -225,7 +226,7 @@ end_look(ring_dir *dir, mrd_local_ns now)
 }
 
 /* Begins or continues a search of one directory. Stops when the turn's time is over. A user can
- * create more files than fit into one turn, and must not block the agent. */
+ * create more files than one turn can handle, and must not block the agent. */
 static void
 look(mrd_discover *discover, unsigned i, mrd_local_ns now, mrd_local_ns end,
      mrd_discover_found found, void *self)
@@ -346,8 +347,8 @@ add_root(mrd_discover *discover, const char *pid)
     close(fd);
 }
 
-/* Returns how many consecutive searches found the process in our mount namespace. The list is
- * sorted by pid, and *at is advanced in it. */
+/* Returns how many consecutive searches found the process in the agent's mount namespace. The list
+ * is sorted by pid. *at is advanced to the process, so call this with ascending pids. */
 static unsigned
 looks_of(const pid_list *list, size_t *at, long pid)
 {
@@ -356,8 +357,8 @@ looks_of(const pid_list *list, size_t *at, long pid)
     return *at < list->n && list->v[*at].pid == pid ? list->v[*at].looks : 0;
 }
 
-/* Adds a process of our mount namespace to the list. If out of memory, leaves it out, and the next
- * search checks it again. */
+/* Adds a process of the agent's mount namespace to the list. If out of memory, leaves the process
+ * out, and the next search checks it again. */
 static void
 note_ours(pid_list *list, long pid, unsigned looks)
 {
@@ -377,9 +378,10 @@ swap_lists(mrd_discover *discover)
     discover->next.n = 0;
 }
 
-/* Searches the root of a process, but only once for each mount namespace, and never in our own. A
- * process hardly ever changes its namespace, so processes known to be in ours are checked rarely.
- * Reading the namespace of every process would take half of an idle agent's time. */
+/* Searches the root directory of a process, but only once for each mount namespace, and never in
+ * the agent's own. A process hardly ever changes its namespace, so processes in the agent's
+ * namespace are checked rarely. Checking every process in every search would take half of an idle
+ * agent's time. */
 static void
 look_at_root(mrd_discover *discover, const char *name)
 {

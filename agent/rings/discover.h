@@ -4,8 +4,9 @@
  *
  * Inotify reports new files. Searches are also repeated, because inotify does not work everywhere.
  * A search is split into turns. One turn takes a few milliseconds for all directories together,
- * regardless of the number of files. The search through the processes' roots is split in the same
- * way. A user may have at most as many directories as there are free slots. One thread.
+ * regardless of the number of files. The search through the root directories of processes is split
+ * in the same way. A user may have at most as many directories as there are free slots. Only one
+ * thread may call these functions.
  */
 #ifndef MRD_AGENT_RINGS_DISCOVER_H
 #define MRD_AGENT_RINGS_DISCOVER_H
@@ -15,9 +16,9 @@
 
 typedef struct mrd_discover mrd_discover;
 
-/* Called for every ring file and every note of losses (agent/rings/ring_notes.h), again in every
- * search. Returns MRD_OK if the file is already open or not wanted. Returns MRD_AGAIN to be called
- * again soon, by another search. */
+/* Called in every search for every ring file and every note of losses (agent/rings/ring_notes.h).
+ * Returns MRD_OK also if the file is already open or not wanted. Returns MRD_AGAIN to request
+ * another search soon. */
 typedef mrd_err (*mrd_discover_found)(void *self, unsigned dir, int dir_fd, const char *file_name);
 
 /* Starts to search for ring directories. Errors: NOMEM. */

@@ -1,5 +1,5 @@
-/* agent/rings/drain_processes.c - keeps the list of processes with rings, each from its first ring
- * to its last. */
+/* agent/rings/drain_processes.c - keeps the list of processes with rings. A process is listed from
+ * its first ring until its last ring is removed. */
 #include "agent/rings/drain_processes.h"
 
 #include <stdio.h>
@@ -31,7 +31,8 @@ intern(mrd_catalog *cat, const char *text)
     return *text == '\0' ? MRD_SID_EMPTY : mrd_catalog_intern(cat, text);
 }
 
-/* Appends ",key=value" to the labels for each key in the job id that has no member in mrd_ident. */
+/* Appends ",key=value" to the labels for each key of the job identity that has no member in
+ * mrd_ident. */
 static void
 add_jobid(const mrd_ident *id, char *labels, size_t size)
 {
@@ -151,7 +152,8 @@ mrd_drain_proc_unused(mrd_drain *drain, proc *pr)
         end_process(drain, pr);
 }
 
-/* Adds a process that has no rings any more, to end its spans in the log of a previous agent. */
+/* Adds a process that has no rings but has open spans in the log of a previous agent, and ends
+ * these spans. */
 void
 mrd_drain_proc_orphan(mrd_drain *drain, int64_t pid, const mrd_ring_info *info, uint64_t key,
                       const void *records)

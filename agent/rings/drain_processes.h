@@ -1,5 +1,6 @@
 /* agent/rings/drain_processes.h - keeps the processes with rings that the drain reads. Identifies
- * them, and reports when a process was found and when it ended. Threads: the drain's. */
+ * each process, and reports when it was found and when it ended. Only the drain's thread calls
+ * these functions. */
 #ifndef MRD_AGENT_RINGS_DRAIN_PROCESSES_H
 #define MRD_AGENT_RINGS_DRAIN_PROCESSES_H
 

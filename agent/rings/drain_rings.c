@@ -95,7 +95,7 @@ host_pid_of(mrd_drain *drain, mrd_ring_reader *reader)
 }
 
 /* Refuses a ring with a false claim about its process, and removes the file. If the file stayed, it
- * would be accepted once the claimed process has ended. */
+ * could be accepted after the claimed process ended. */
 static void
 refuse(mrd_drain *drain, unsigned dir, const char *file_name, mrd_ring_reader *reader)
 {
@@ -156,7 +156,8 @@ adopt(mrd_drain *drain, unsigned dir, const char *file_name, mrd_ring_reader *re
     r->poll_ns = MRD_WAIT_POLL_FIRST;
     pr->active_at = r->read_at = mrd_local_now();
     for (ring *other = pr->rings; other != NULL && info->rest; other = other->next_of_proc)
-        /* this ring continues older ones of the process, which may have new records */
+        /* this ring continues older rings of the process, so first read the older rings to their
+         * ends */
         other->caught_up = false;
     if (drain->o.resume != NULL && drain->o.hold)
         r->gaps_safe =
@@ -173,7 +174,7 @@ adopt(mrd_drain *drain, unsigned dir, const char *file_name, mrd_ring_reader *re
     return MRD_OK;
 }
 
-/* Removes a file that was never completed as a ring, or a ring of an earlier boot. */
+/* Removes a file that its process never completed as a ring, or a ring of an earlier boot. */
 static void
 remove_stale(mrd_drain *drain, int dir_fd, const char *file_name)
 {
@@ -233,7 +234,7 @@ may_read_folder(const mrd_drain *drain, unsigned dir, int dir_fd, const char *fi
 }
 
 /* Returns true if the file is not a ring, or if this agent must not read it. After any other error,
- * the file may become readable, or is removed already. */
+ * the file may become readable later, or was already removed. */
 static bool
 is_refusal(mrd_err err)
 {

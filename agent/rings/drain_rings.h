@@ -1,16 +1,17 @@
 /* agent/rings/drain_rings.h - opens and closes the rings that the drain reads. A ring is opened
- * when its file is found and its user has rings left in the user's share. It is closed when all its
- * records were read, or when it is inconsistent. Threads: the drain's. */
+ * when its file is found, unless its user already has the maximum number of rings. It is closed
+ * when all its records were read, or when it is inconsistent. Only the drain's thread calls these
+ * functions. */
 #ifndef MRD_AGENT_RINGS_DRAIN_RINGS_H
 #define MRD_AGENT_RINGS_DRAIN_RINGS_H
 
 #include "agent/rings/drain_int.h"
 
-/* A commit stores up to three positions for a ring. This key marks the second one: gaps in sequence
- * numbers before it were already reported. */
+/* A commit stores up to three positions for a ring. This key marks the second position. Gaps in the
+ * sequence numbers of runtime events before this position were already reported. */
 #define MRD_DRAIN_GAPS 0x67617073u
-/* This key marks a ring's third position in a commit: the ring was read to its end, including its
- * open spans and losses. */
+/* This key marks a ring's third position in a commit. It says that the ring was read to its end,
+ * and that its open spans and losses were emitted. */
 #define MRD_DRAIN_ENDED 0x656e6465u
 
 /* Opens a ring file that mrd_discover_step found. `self` is the drain. Errors: AGAIN (try again),

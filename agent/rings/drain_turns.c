@@ -22,9 +22,9 @@
 #define BUDGET_DEFAULT 8192u
 /* ---- Draining ---- */
 
-/* Returns the longest time until a ring is polled again, in ns. At a million events a second, the
- * ring would be half full by then. The time is longer for a silent ring or process. When a silent
- * process gets an event, all its rings are polled soon. */
+/* Returns the longest time until a ring is polled again, in ns. At a million events per second, the
+ * ring would be half full after this time. The time is longer for a silent ring or process. When a
+ * silent process writes an event, all its rings are polled soon. */
 static int64_t
 poll_max(const ring *r, mrd_local_ns now)
 {
@@ -55,7 +55,8 @@ poll_unwanted(const ring *r, uint64_t n)
 /* Returns the time until the ring is polled again, in ns. `n` is the number of new records. The
  * time doubles up to a limit:
  * - For a ring without new records, the limit is poll_max().
- * - For a ring with new records, it is at most a quarter of that, because the ring may fill up.
+ * - For a ring with new records, the limit is at most a quarter of poll_max(), because the ring may
+ *   fill up.
  * - If the new records fill more than an eighth of the ring, it is polled as soon as possible. */
 static int64_t
 poll_next(const ring *r, uint64_t n, mrd_local_ns now)
@@ -74,8 +75,8 @@ poll_next(const ring *r, uint64_t n, mrd_local_ns now)
     return r->poll_ns * 2 < max ? r->poll_ns * 2 : max;
 }
 
-/* Sets the time of the ring's next poll to a multiple of its interval. Rings with the same interval
- * are then polled together. */
+/* Sets the time of the ring's next poll to a multiple of its poll interval, so that rings with the
+ * same interval are polled together. */
 static void
 plan(ring *r, uint64_t count, uint32_t budget, mrd_local_ns now)
 {
@@ -126,7 +127,7 @@ read_again(mrd_drain *drain, ring *r, uint32_t budget, mrd_ring_step *ret_step, 
 }
 
 /* Stores the time of the newest record in a ring that was read to its end. The process certainly
- * lived until then. */
+ * existed at that time. */
 static void
 save_last_use(ring *r, mrd_ring_step step)
 {
@@ -155,8 +156,8 @@ drain(mrd_drain *p, ring *r, uint32_t budget, mrd_local_ns now, bool *ret_gone)
     *ret_gone = false;
     if (r->safe != 0)
         count = read_again(p, r, budget, &step, &why);
-    /* A ring that ends is read without the budget. A commit then contains either its complete end
-     * or nothing of it. */
+    /* A ring that ends is read without a limit on the number of records. A commit then contains
+     * either all of its end or nothing of it. */
     while (r->safe == 0 && (step == MRD_RING_MORE || step == MRD_RING_LOST) &&
            (mrd_ring_is_ending(r->reader) ||
             (count += mrd_drain_plain(p, r, budget - count)) < budget)) {
@@ -393,7 +394,7 @@ mrd_drain_finish(mrd_drain *drain)
 
     (void) mrd_drain_lock(drain, mrd_local_now());
     mrd_drain_cross(drain);
-    do { /* repeat, because each removed ring makes room for one that was beyond the limit */
+    do { /* repeat, because each removed ring makes room for a ring that was beyond the limit */
         beyond = drain->rings_beyond;
         removed = drain->counts.rings_removed;
         mrd_discover_all(drain->discover, file_found, drain);
@@ -411,7 +412,7 @@ mrd_drain_finish(mrd_drain *drain)
             mrd_drain_runtime_flush(drain, pr);
         for (ring *r = pr->rings; r != NULL && drain->o.hold; r = r->next_of_proc)
             mrd_drain_text_end(drain, r);
-        /* with a log of open spans, the next agent continues these spans instead */
+        /* if there is a log of open spans, the next agent continues these spans */
         if (drain->log == NULL)
             mrd_drain_flush_open(drain, pr);
     }
@@ -430,7 +431,7 @@ mrd_drain_release(mrd_drain *drain, mrd_drain_process *process)
 
     bool has_rings = pr->rings != NULL;
 
-    /* frees a process without rings; it is not used below then */
+    /* this call may free a process without rings, which is then not used below */
     mrd_drain_note_release(drain, pr);
     for (ring *r = has_rings ? pr->rings : NULL, *next; r != NULL; r = next) {
         next = r->next_of_proc;
@@ -494,7 +495,7 @@ mrd_drain_claim(const mrd_drain_process *process)
     const proc *pr = (const proc *) process;
     const ring *r = pr->rings;
 
-    /* finds the oldest ring, which is usually the main thread's */
+    /* find the oldest ring, which is usually the ring of the main thread */
     while (r != NULL && r->next_of_proc != NULL)
         r = r->next_of_proc;
     return r == NULL ? pr->first
@@ -517,7 +518,7 @@ mrd_drain_pressure(const mrd_drain *drain, const mrd_drain_process *process)
         if (!r->waits)
             continue;
         mrd_ring_get_stats(r->reader, &st);
-        /* leave out records that are kept only for the next agent */
+        /* records that are kept only for the next agent do not count as unread */
         if (r->given_back > st.tail)
             st.tail = r->given_back;
         full = (double) (st.head - st.tail) / (double) mrd_ring_borrow_info(r->reader)->data_len;

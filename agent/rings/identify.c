@@ -6,7 +6,8 @@
  *   confirmed   The process exists, began at the claimed time, and owns the file. A process must
  *               map the file instead if root owns the file or if the file is in a container.
  *   refused     The process exists and began at that time, but belongs to another user. The claim
- *               is false. The file is removed, and the pid is remembered as that other user's.
+ *               is false. The file is removed, and the table of users remembers that the pid
+ *               belongs to that other user.
  *   apart       Nothing can be confirmed, because the process ended or its namespace is not
  *               readable. The pid belongs or belonged to another user, or is of another namespace.
  *               The process gets a number that no process of this node can have.
@@ -30,7 +31,8 @@
 mrd_err
 mrd_drain_owners_init(mrd_drain *drain)
 {
-    /* reserves 16 MB of addresses; one page of memory is used per 1,024 pids */
+    /* reserves 16 MiB of address space; a page of memory is only used when one of its 1,024 pids
+     * is */
     drain->owners = mmap(NULL, PIDS_MAX * sizeof(*drain->owners), PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (drain->owners == MAP_FAILED)
@@ -114,8 +116,8 @@ maps_it(mrd_ring_reader *reader)
     return reader != NULL && mrd_ring_owner(reader, NULL) == MRD_OWNER_ALIVE;
 }
 
-/* Copies uid, job and pod of the identity into its job id, where they replace the process's own
- * claims. */
+/* Copies uid, job and pod of the identity into its job identity (id->jobid), where they replace
+ * what the process itself claimed. */
 static void
 say_owner(mrd_ident *id, const mrd_ring_info *info)
 {
@@ -159,7 +161,8 @@ mrd_drain_identify(mrd_drain *drain, unsigned dir, const mrd_ring_info *info,
                    mrd_ring_reader *reader, int32_t host_pid, mrd_ident *ret_id)
 {
     bool ours = info->pid_ns == 0 || info->pid_ns == drain->pid_ns, apart;
-    /* a ring in a container that claims a pid of our own namespace must be confirmed */
+    /* a ring in a container's directory that claims a pid of the agent's pid namespace must be
+     * confirmed */
     bool claims = ours && dir != 0;
     bool confirmed = false;
     mrd_ident id;
@@ -167,7 +170,7 @@ mrd_drain_identify(mrd_drain *drain, unsigned dir, const mrd_ring_info *info,
     mrd_ident_init(&id);
     if (host_pid > 0 && mrd_ident_read(drain->proc_root, host_pid, &id, NULL) == MRD_OK) {
         bool same = id.start_ticks == (int64_t) info->name.start_ticks ||
-                    /* the process saw a start time shifted by its time namespace */
+                    /* the process sees another start time, because it is in a time namespace */
                     id.timens_boottime_ns != 0;
         bool owned = id.uid == MRD_NONE || id.uid == (int64_t) info->file_uid;
 
@@ -177,8 +180,8 @@ mrd_drain_identify(mrd_drain *drain, unsigned dir, const mrd_ring_info *info,
             note_owner(drain, host_pid, id.uid);
             return MRD_DENIED;
         }
-        /* If only the start time differs, the pid was used again, and the claim may have been
-         * true. */
+        /* If only the start time differs, the claimed process ended and its pid was reused, so the
+         * claim may be true. */
         apart = !confirmed && (same || !owned || claims);
         if (confirmed)
             note_owner(drain, host_pid, id.uid == MRD_NONE ? (int64_t) info->file_uid : id.uid);
@@ -193,7 +196,7 @@ mrd_drain_identify(mrd_drain *drain, unsigned dir, const mrd_ring_info *info,
     if (id.pid != info->name.pid || !ours)
         id.container_pid = info->name.pid;
     ident_from_ring(&id, info->ident);
-    if (id.job[0] == '\0') /* a process without a job of its own has the node's job */
+    if (id.job[0] == '\0') /* a process without a job of its own gets the agent's default job */
         snprintf(id.job, sizeof(id.job), "%.127s", drain->job);
     say_owner(&id, info);
     correct_pod(drain, &id, confirmed, dir);

@@ -1,12 +1,13 @@
 /* agent/rings/identify.h - finds the process that wrote a ring or a note of losses (ring_notes.h),
- * and verifies the claims in it with the kernel. Threads: the drain's. */
+ * and verifies the file's claims about this process with the kernel. Only the drain's thread calls
+ * these functions. */
 #ifndef MRD_AGENT_RINGS_IDENTIFY_H
 #define MRD_AGENT_RINGS_IDENTIFY_H
 
 #include "agent/rings/drain_int.h"
 
-/* Allocate and free the table of the users to which pids belong. Errors: NOMEM. fini may also be
- * called after a failed init. */
+/* Allocate and free the table with the user of each pid. Errors: NOMEM. fini may also be called
+ * after a failed init. */
 mrd_err mrd_drain_owners_init(mrd_drain *drain);
 void mrd_drain_owners_fini(mrd_drain *drain);
 /* Finds the process of a ring in directory `dir`. `reader` is NULL for a note of losses. host_pid

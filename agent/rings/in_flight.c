@@ -53,9 +53,9 @@ look_at_scopes(look *l, ring *r)
     }
 }
 
-/* Returns true if a ring of the process has counted losses that no record reports yet. A ring
- * reports losses together with its next event. Until then, ends of spans may be among the lost
- * events. */
+/* Returns true if a ring of the process has counted losses that no record reports yet. A thread
+ * reports losses together with its next event. Until then, the ends of open spans may be among the
+ * lost events. */
 static bool
 loses_unreported(const proc *pr)
 {
@@ -109,7 +109,7 @@ mrd_drain_long_open(mrd_drain *drain, mrd_drain_process *process,
 
     if (!drain->o.hold || pr->nrt == NULL)
         return;
-    /* Starts in texts that the rings keep are left out, because a later agent can read these texts
+    /* Leave out starts in texts that stay in the rings, because a later agent can read these texts
      * again. */
     for (ring *r = pr->rings; r != NULL; r = r->next_of_proc)
         if (r->texts != NULL && !r->ended && !mrd_ring_borrow_info(r->reader)->rest) {

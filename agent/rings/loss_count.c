@@ -55,8 +55,8 @@ mrd_drain_flush_open(mrd_drain *drain, proc *pr)
             give_open(drain, pr, pr->open.slots[i]);
 }
 
-/* Emits the spans that were open when the process called exec as unfinished. The process itself
- * continues. */
+/* Emits the spans that were open when the process called exec as unfinished spans. The process
+ * itself continues to run. */
 static void
 drain_flush_left(mrd_drain *drain, proc *pr)
 {

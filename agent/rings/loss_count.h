@@ -1,6 +1,6 @@
 /*
  * agent/rings/loss_count.h - passes events on and counts them as delivered, dropped by cause, or
- * lost in a ring. Threads: the drain's.
+ * lost in a ring. Only the drain's thread calls these functions.
  */
 #ifndef MRD_AGENT_RINGS_LOSS_COUNT_H
 #define MRD_AGENT_RINGS_LOSS_COUNT_H
@@ -46,14 +46,16 @@ mrd_drain_notice(mrd_drain *drain, proc *pr, const mrd_event *ev)
 void mrd_drain_lost(mrd_drain *drain, proc *pr, mrd_drop_cause cause, uint64_t count,
                     mrd_local_ns first, mrd_local_ns last);
 mrd_drop_cause mrd_drain_cause(unsigned ring_cause);
-/* Emits the open spans of the process as unfinished. Ends without a start are emitted as spans
- * without a start. */
+/* Emits the open spans of the process as unfinished. Ends whose start was not read are emitted as
+ * spans without a start. */
 void mrd_drain_flush_open(mrd_drain *drain, proc *pr);
-/* Emits ends of spans without a start within `age` nanoseconds, because their starts are lost. */
+/* Emits ends of spans as spans without a start, if the start did not arrive within `age`
+ * nanoseconds, because it is lost. */
 void mrd_drain_sweep(mrd_drain *drain, proc *pr, mrd_local_ns now, int64_t age);
 
-/* Make keys for open spans that have no key in their records. mrd_drain_model_key is for a loaded
- * model. mrd_drain_left_key is for a span that was open when its thread or process exited. */
+/* These functions make keys for open spans whose records have no key. mrd_drain_model_key is for a
+ * loaded model. mrd_drain_left_key is for a span that was open when its thread or process
+ * exited. */
 uint64_t mrd_drain_model_key(uint64_t number);
 uint64_t mrd_drain_left_key(proc *pr);
 

@@ -1,14 +1,16 @@
 /*
- * agent/rings/open_log.c - saves open spans in a file, for an agent that continues after this one.
- * Their starts are no longer in the rings, and not yet in a frame.
+ * agent/rings/open_log.c - saves open spans in a file for the next agent. The start of such a span
+ * was removed from the ring, and is in no frame before the span ends.
  *
- * An entry is appended for each span that opens, each span that ends, and each process that ends.
- * An entry is only valid together with the read positions of the rings. So each entry has the
- * number of the commit that makes it valid, and that commit contains the number like a position.
- * The next agent uses the entries up to the number in the last commit and ignores later ones.
+ * An entry is appended for spans that open, for spans that end, and for each process that ends. An
+ * entry is only valid together with the read positions of the rings, which the next commit to the
+ * spool stores. So each entry has the number of this commit, and the commit stores this number
+ * among the positions. The next agent uses the entries up to the number in the last commit and
+ * ignores later ones.
  *
- * A file that has grown is rewritten without old entries. The file's size is limited. Spans that do
- * not fit are counted in the header of their ring (docs/reference/ring.md, open_lost).
+ * A file that has grown is rewritten without the entries of ended spans. The file's size is
+ * limited. Spans that do not fit are only counted, in the header of their ring
+ * (docs/reference/ring.md, open_lost).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -28,7 +30,8 @@
 /* Maximum size of the file in bytes. New spans are accepted only if less than half of it was in use
  * when the file was last rewritten. */
 #define FILE_MAX (16u << 20)
-/* The file is rewritten when it has more than this many bytes of old entries. */
+/* The file is rewritten when it is larger than twice its last rewritten size plus this number of
+ * bytes. */
 #define GROWTH       (1u << 20)
 #define BATCH_EVENTS 4096u
 #define MAGIC        0x6e65706fu
@@ -143,9 +146,9 @@ put_batch(mrd_drain *drain, const proc *pr, unsigned group, mrd_batch *batch)
     return ok;
 }
 
-/* Writes the open spans of one group (SPANS, MODELS or LEFT) and marks them as saved. If `anew` is
- * false, writes the spans that are not saved yet. If it is true, writes the spans that were already
- * saved. If a batch cannot be written, its spans stay unmarked. */
+/* Writes open spans of one group (SPANS, MODELS or LEFT) and marks them as saved. If `anew` is
+ * false, writes the spans that are not saved yet. If it is true, writes the saved spans again, into
+ * a new file. If a batch cannot be written, its spans are not marked. */
 static bool
 put_group(mrd_drain *drain, proc *pr, unsigned group, bool anew)
 {
@@ -199,8 +202,8 @@ give_up(mrd_drain *drain)
         mrd_open_spans_unsave(&pr->open);
 }
 
-/* Rewrites the file without old entries. May be called only after a commit that includes every
- * process. The new entries are then valid at once. */
+/* Rewrites the file without the entries of ended spans. May be called only after a commit that
+ * includes every process, because the entries in the new file are valid at once. */
 static void
 write_anew(mrd_drain *drain)
 {
@@ -220,7 +223,8 @@ write_anew(mrd_drain *drain)
     open_log->len = text.len;
     open_log->retry_at = mrd_local_add(mrd_local_now(), MRD_WAIT_OPEN_LOG_AGAIN);
     mrd_buf_fini(&text);
-    /* makes the entries valid with the last commit, not only with the next one */
+    /* these entries get the number of the last commit and not of the next commit, so they are valid
+     * now */
     open_log->number--;
     for (proc *pr = drain->procs; pr != NULL && open_log->fd >= 0; pr = pr->next)
         for (unsigned g = 0; g < GROUPS && pr->open.n_saved > 0; g++)
@@ -378,7 +382,7 @@ replay_take(proc *pr, mrd_bytes data)
         memcpy(&key, data.p, sizeof(key));
         if ((span = mrd_open_spans_find(&pr->open, key.key, key.early != 0)) == NULL)
             continue;
-        /* The span is not marked as saved any more, because the file already has this end. */
+        /* Clear the mark, so that no end of this span is written. The file already has this end. */
         span->saved = false;
         pr->open.n_saved--;
         mrd_open_spans_take(&pr->open, span);
@@ -419,7 +423,7 @@ replay(mrd_drain *drain, proc *pr, const pending *q)
             replay_add(drain, pr, who.group, rest);
         else if (head.kind == TAKE)
             replay_take(pr, rest);
-    /* This agent counts events from 0, so the restored spans count as begun. */
+    /* This agent's counts begin at 0, so the restored spans count as begun and held. */
     drain->counts.begun += pr->open.n;
     drain->counts.held += pr->open.n;
     if (mrd_local_after(q->who.at, pr->newest))
@@ -457,8 +461,8 @@ mrd_drain_open_adopt(mrd_drain *drain, proc *pr, const mrd_ring_info *info)
     pending_free(q);
 }
 
-/* Ends the processes in the file for which no ring was found in time. They have exited, and their
- * ring files were removed. */
+/* Ends the processes in the file for which no ring was found in time. These processes exited, and
+ * their ring files were removed. */
 void
 mrd_drain_open_step(mrd_drain *drain, mrd_local_ns now, mrd_drain_orphan *orphan)
 {
@@ -509,8 +513,8 @@ add_pending(mrd_open_log *open_log, const record_head *head, const record_who *w
     return true;
 }
 
-/* Reads a previous agent's file. `committed` is the number of the last commit that the file may
- * use, or 0 if the last commit has no number. */
+/* Reads a previous agent's file. `committed` is the number that the last commit stored, or 0 if it
+ * stored none. Later entries are ignored. */
 static void
 take_over(mrd_open_log *open_log, mrd_bytes text, uint64_t committed)
 {
@@ -525,7 +529,7 @@ take_over(mrd_open_log *open_log, mrd_bytes text, uint64_t committed)
     text.len -= sizeof(open_log->head);
     while (next_record(&text, &head, &who, &rest)) {
         if (committed != 0 && who.number > committed)
-            /* the last commit lacks this entry, so the rings still have its records */
+            /* the last commit does not include this entry, so the rings still have its records */
             continue;
         if (who.number >= open_log->number)
             open_log->number = who.number + 1;

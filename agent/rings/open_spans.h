@@ -1,6 +1,7 @@
-/* agent/rings/open_spans.h - keeps spans that have two records, one for the start and one for the
- * end, possibly of two threads. The set contains starts without an end, and ends that were read
- * before their start. Threads: the drain's. */
+/* agent/rings/open_spans.h - keeps the open spans of a process. Such a span has two records, one
+ * for the start and one for the end, possibly of two threads. The set contains starts without an
+ * end, and ends that were read before their start. Only the drain's thread calls these
+ * functions. */
 #ifndef MRD_AGENT_RINGS_OPEN_SPANS_H
 #define MRD_AGENT_RINGS_OPEN_SPANS_H
 
@@ -21,8 +22,8 @@ typedef struct mrd_open_span {
     bool early;
     bool saved; /* the entry is in the file for a later agent (open_log.c) */
     bool model; /* the span shows how long a model is loaded */
-    /* The owner of the span had exited before this agent first saw the process, so no record will
-     * end the span. */
+    /* The span's thread or process exited before this agent first saw the process, so no record
+     * will end the span. */
     bool left;
     mrd_local_ns since; /* RAW time when this entry was added to the set */
     /* value of proc.lost (lost events of the process) when this entry was added */
@@ -41,7 +42,7 @@ typedef struct {
      * and `early`. */
     uint64_t (*taken)[2];
     size_t n_taken, cap_taken;
-    bool taken_lost; /* `taken` lacks an entry because memory ran out */
+    bool taken_lost; /* `taken` lacks an entry, because there was no memory for it */
 } mrd_open_spans;
 
 void mrd_open_spans_fini(mrd_open_spans *opens);

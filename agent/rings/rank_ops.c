@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Merges one operation of a ring into *to. Each ring has counts of the whole process, so the newest
- * ones are used. */
+/* Merges one operation of a ring into *to. Each ring has counts of the whole process, so the counts
+ * are not added up, but the newest are used. */
 static void
 merge(mrd_drain_ops_kept *to, const mrd_ring_op_state *state, mrd_str name, mrd_dur_ns shift)
 {

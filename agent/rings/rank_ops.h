@@ -1,6 +1,6 @@
 /* agent/rings/rank_ops.h - reads from the headers of a process's rings which operations (such as
- * collectives) the process enters together with other ranks (capture/api/ops.h). Threads: the
- * drain's. */
+ * collectives) the process enters together with other ranks (capture/api/ops.h). Only the drain's
+ * thread calls these functions. */
 #ifndef MRD_AGENT_RINGS_RANK_OPS_H
 #define MRD_AGENT_RINGS_RANK_OPS_H
 
@@ -11,7 +11,8 @@
 /* An operation, such as a collective, that a process enters together with other ranks. */
 typedef struct {
     char name[48];
-    /* identifies the ranks that take part; `group` and `name` together identify the operation */
+    /* identifies the group of ranks that take part; `group` and `name` together identify the
+     * operation */
     uint64_t group;
     uint64_t entered;   /* how often the process entered the operation */
     unsigned open;      /* number of calls that have not returned */

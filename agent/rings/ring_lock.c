@@ -1,10 +1,11 @@
 /*
  * agent/rings/ring_lock.c - ensures that only one agent of a user reads the rings of a directory.
- * Two agents would each get the rings of some threads, and neither would notice.
+ * Without the lock, each of two agents would read the rings of some threads, and neither would
+ * notice the other.
  *
- * The lock is on a file of the agent's own user that other users cannot open. On the directory or a
- * public file, any user could hold the lock. The kernel releases the lock when its holder ends. A
- * waiting agent tries again once a second.
+ * The locked file belongs to the agent's user, and other users cannot open it. A lock on the
+ * directory or on a public file could be held by any user. The kernel releases the lock when its
+ * holder ends. A waiting agent tries again once a second.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -18,8 +19,8 @@
 #include "base/conf/agent_waits.h"
 #include "base/conf/log.h"
 
-/* Opens the lock file, which only our user can open. Removes a file that another user put in its
- * place. Returns -1 if there can be no lock. */
+/* Opens the lock file, which only the agent's user can open. Removes a file of another user that
+ * has its name. Returns -1 if the lock file cannot be created. */
 static int
 open_own(int dir_fd, const char *name)
 {
@@ -34,7 +35,8 @@ open_own(int dir_fd, const char *name)
         if (fd >= 0)
             close(fd);
         if (fd >= 0 && st.st_nlink == 0)
-            continue; /* tries again, because the agent that held the lock has just ended */
+            /* the agent that held the lock ended and removed the file meanwhile; try again */
+            continue;
         if (!mrd_safe_create_clear(dir_fd, name))
             return -1;
     }
@@ -83,7 +85,8 @@ mrd_drain_lock(mrd_drain *drain, mrd_local_ns now)
         return !drain->stands_back;
     drain->lock_at = mrd_local_add(now, MRD_WAIT_RING_LOCK);
     if ((dir_fd = open(drain->ring_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0)
-        return true; /* the directory does not exist, so there are no rings to read */
+        /* the directory does not exist, so there are no rings and no other agent reads them */
+        return true;
     snprintf(name, sizeof(name), "meridian.agent.%u.lock", (unsigned) geteuid());
     if ((fd = open_own(dir_fd, name)) >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0) {
         say(drain, fd);

@@ -8,7 +8,8 @@
 #include <unistd.h>
 
 static _Thread_local mrd_ring_map *maps;
-static _Atomic size_t mapped; /* number of bytes of rings that all threads together have mapped */
+/* size of the rings that all threads of this process have mapped, in bytes */
+static _Atomic size_t mapped;
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct sigaction before;

@@ -3,11 +3,11 @@
  * file
  *
  * The owner of a ring can truncate its file at any time. An access after the end is then a SIGBUS
- * in the agent. The first mapping installs a signal handler for it. The handler replaces the
- * missing page by a page of zeros and marks the mapping as cut, so that the reader reports the ring
- * as BAD. Any other SIGBUS goes to the previous handler.
+ * in the agent. The first mapping installs a handler for this signal. The handler replaces the
+ * missing page by a page of zeros and marks the mapping as cut. The ring's reader then returns
+ * MRD_RING_BAD. Any other SIGBUS goes to the previous handler.
  *
- * In four cases a ring is not mapped, and its reader copies it from the file:
+ * In four cases a ring is not mapped, and its reader copies records from the file:
  *
  *   - The file is not in a tmpfs. Other file systems can have disk errors or huge pages, or can be
  *     controlled by a user.

@@ -4,8 +4,8 @@
  * need more memory here than its owner uses, because a sparse file costs its owner nothing.
  *
  * A user may use at most as much of mrd_drain_options.memory as is still free. A text that does not
- * fit is cut and counted like a text that is too long. A ring that exceeds its user's part is
- * retired and counted like an inconsistent ring. Threads: the drain's.
+ * fit is cut and counted like a text that is too long. A ring that exceeds its user's share is
+ * closed and counted like an inconsistent ring. Only the drain's thread calls these functions.
  */
 #ifndef MRD_AGENT_RINGS_RING_MEMORY_H
 #define MRD_AGENT_RINGS_RING_MEMORY_H
@@ -15,8 +15,8 @@
 /* Returns true if the ring may use `more` additional bytes. */
 bool mrd_drain_memory_fits(const mrd_drain *drain, const ring *r, size_t more);
 /* Updates the memory that is charged for the ring. The first ring of a process is also charged for
- * the process's memory. Returns false if the memory has grown and the ring's user exceeds its
- * part. */
+ * the process's memory. Returns false if the memory has grown and the ring's user exceeds the
+ * user's share. */
 bool mrd_drain_memory_note(mrd_drain *drain, ring *r);
 /* Subtracts the memory of a ring that is about to be removed. */
 void mrd_drain_memory_forget(mrd_drain *drain, ring *r);

@@ -18,10 +18,11 @@
 #include "capture/ring/ring_note.h"
 #include "capture/ring/ring_owner.h"
 
-/* Maximum number of processes that have notes of losses. A user may have half of the
- * places that other users leave. */
+/* Maximum number of processes that have notes of losses. A user may have half of the slots that
+ * other users leave free. */
 #define NOTES_MAX 4096u
-/* Maximum number of notes of one process that were renamed (taken) and not removed yet. */
+/* Maximum number of notes of one process that an agent renamed for reading and did not remove
+ * yet. */
 #define TAKEN_MAX 64u
 
 /* A process that wrote notes of losses. */
@@ -34,8 +35,8 @@ struct ring_note {
     uint32_t uid;     /* user that owns the note's file */
     int32_t host_pid; /* pid of the process on this node; 0 means that it was not found */
     uint64_t start_ticks;
-    /* Start time as the process sees it, minus the start time that this agent sees. It is not 0 if
-     * the process is in another time namespace. */
+    /* Start time of the process as the process sees it, minus its start time as this agent sees it.
+     * The difference is not 0 if the process is in another time namespace. */
     mrd_dur_ns start_ahead_ns;
     bool was_said; /* a log message said that the process is not recorded */
     bool waits;    /* the note's losses were emitted and are not part of a commit yet */
@@ -130,8 +131,8 @@ has_share(const mrd_drain *drain, uint32_t uid)
     return own < NOTES_MAX - drain->n_notes;
 }
 
-/* Adds a process with its first note. Errors: DENIED (the note names another user's process),
- * LIMIT, NOMEM. */
+/* Adds the process of a note whose process is not in the list yet. Errors: DENIED (the note names
+ * another user's process), LIMIT, NOMEM. */
 static mrd_err
 new_note(mrd_drain *drain, unsigned dir, const char *base, const mrd_ring_info *info,
          const mrd_ring_note *note, ring_note **ret_note)
@@ -163,7 +164,8 @@ new_note(mrd_drain *drain, unsigned dir, const char *base, const mrd_ring_info *
     n->host_pid = host_pid;
     n->start_ticks = info->name.start_ticks;
     n->start_ahead_ns = note->timens_boottime_ns - boottime;
-    /* the control and settings files of the process are in the directory of the note */
+    /* without a ring, the control and settings files of the process are in the directory of its
+     * note */
     if (pr->control[0] == '\0') {
         mrd_ring_control_print(&info->name, pr->control);
         mrd_ring_settings_print(&info->name, pr->settings);
@@ -176,7 +178,7 @@ new_note(mrd_drain *drain, unsigned dir, const char *base, const mrd_ring_info *
     return MRD_OK;
 }
 
-/* Drops the entry of a process that ended. Also removes a note that it began and did not
+/* Drops the entry of a process that ended. Also removes a note that the process began and did not
  * complete. */
 static void
 drop_note(mrd_drain *drain, ring_note *note)

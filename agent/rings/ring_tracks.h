@@ -1,6 +1,6 @@
 /* agent/rings/ring_tracks.h - maps a ring's dictionary ids and threads to strings and tracks in the
  * catalog of its process. Each id is looked up once per ring. Later look-ups read an array, with
- * the functions in this header. Threads: the drain's. */
+ * the functions in this header. Only the drain's thread calls these functions. */
 #ifndef MRD_AGENT_RINGS_RING_TRACKS_H
 #define MRD_AGENT_RINGS_RING_TRACKS_H
 

@@ -15,8 +15,8 @@ typedef struct {
     mrd_nrt_counts seen; /* counts of the JSON reader that the drain's counts already include */
 } runtime;
 
-/* Maximum number of starts without an end per process. A reader of trace files needs more, but here
- * each end comes within seconds. */
+/* Maximum number of starts without an end per process. The reader of trace files allows more. In a
+ * ring, the end of a span normally follows its start within seconds. */
 #define OPEN_MAX (1u << 15)
 
 static mrd_err
@@ -35,7 +35,7 @@ emit(void *self, const mrd_event *ev)
 }
 
 /* Returns the reader of the process's runtime JSON, which is created on first use. `whole` means
- * that the text to read next is the first one of the process. */
+ * that the next text is the first text of the process, so no earlier events are missing. */
 static runtime *
 runtime_of(mrd_drain *drain, proc *pr, bool whole, mrd_wall_ns since)
 {
@@ -62,16 +62,16 @@ runtime_of(mrd_drain *drain, proc *pr, bool whole, mrd_wall_ns since)
     return rt;
 }
 
-/* Adds the reader's new counts to the drain's counts. Emitted events are left out, because they
- * were counted when they were emitted. */
+/* Adds the reader's new counts to the drain's counts. Does not add emitted events, which were
+ * counted when they were emitted. */
 static void
 count(mrd_drain *drain, runtime *rt)
 {
     const mrd_nrt_counts *now = mrd_nrt_count(rt->nrt);
 
     drain->counts.begun += now->records - rt->seen.records;
-    /* The previous agent has counted the events that were emitted or dropped. Only pending events
-     * count as begun. */
+    /* The previous agent has counted the events that it emitted or dropped. Only pending events
+     * count as begun in this agent. */
     if (drain->again)
         drain->counts.begun -= now->events - rt->seen.events + now->dropped - rt->seen.dropped;
     else
@@ -113,8 +113,8 @@ mrd_drain_runtime(mrd_drain *drain, ring *r, mrd_str text, bool cut)
     mrd_in_close(in);
     if (rt != NULL)
         count(drain, rt);
-    /* The writer has counted a truncated text as lost. A complete text that is not a trace is
-     * counted here. */
+    /* libmeridian has already counted a truncated text as lost. A complete text that cannot be
+     * parsed as a trace is counted here. */
     if (err != MRD_OK && !cut && !drain->again)
         mrd_drain_lost(drain, pr, MRD_DROP_JSON, 1, now, now);
 }

@@ -1,6 +1,6 @@
 /* agent/rings/runtime_features.h - collects the features of the node's Neuron runtimes. libmeridian
  * reports them when a process opens a runtime. They are the version, the event types of the trace,
- * and the functions that libmeridian does not know. Threads: one. */
+ * and the functions that libmeridian does not know. Only one thread may call these functions. */
 #ifndef MRD_AGENT_RINGS_RUNTIME_FEATURES_H
 #define MRD_AGENT_RINGS_RUNTIME_FEATURES_H
 

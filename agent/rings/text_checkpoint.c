@@ -1,17 +1,18 @@
 /*
  * agent/rings/text_checkpoint.c - keeps the part of a ring that the next agent must read again:
- * texts of the runtime's trace with pending events. An event is pending while it waits for its end,
- * for a sync point or for a missing sequence number. The newest text is kept too, because the next
- * text continues its numbers.
+ * texts of the runtime's trace with pending events. An event is pending while it waits for the
+ * event of its end, for a sync point or for a missing sequence number. The newest text is kept too,
+ * because the next text continues its sequence numbers.
  *
- * The ring's `tail` stays before these texts. `done` in the ring's header is the position up to
- * which all other records were processed. The next agent reads the part in between without emitting
- * events, and then has the same pending events. At most a quarter of the ring is kept.
+ * `tail` in the ring's header is the position from which on the writer must not overwrite records.
+ * It stays before these texts. `done` is the position up to which all other records were processed.
+ * The next agent reads the part in between without emitting events, and then has the same pending
+ * events. At most a quarter of the ring is kept.
  *
- * Pending events of older texts exist only in this agent's memory. Their starts are emitted in
- * advance as in flight, and again when they end (mrd_drain_long_open). An agent that ends emits all
- * other pending events as they are. For an agent that is killed, they are counted in the ring's
- * header (open_lost).
+ * Pending events of older texts exist only in this agent's memory. If such an event is the start of
+ * a span, the span is emitted twice: in advance as in flight, and completely when it ends
+ * (mrd_drain_long_open). An agent that ends emits all other pending events as they are. For an
+ * agent that is killed, they are counted in the ring's header (open_lost).
  */
 #include <stdlib.h>
 
@@ -26,7 +27,7 @@ mrd_drain_text_seen(mrd_drain *drain, ring *r, uint64_t pos)
 {
     drain->text_mark++;
     if (!drain->o.hold)
-        return true; /* no text must be kept, because no agent reads the ring after this one */
+        return true; /* no text must be kept, because no other agent reads the ring later */
     if (!MRD_VEC_ROOM(r->texts, r->n_texts, r->cap_texts, 1))
         return false;
     r->texts[r->n_texts++] = (ring_text){ drain->text_mark, pos };
@@ -40,8 +41,9 @@ forget(ring *r, size_t n)
     r->n_texts -= n;
 }
 
-/* Drops texts that the next agent does not need, and texts that exceed the share of the ring.
- * Returns the mark of the first text that is kept, or UINT64_MAX if there is none. */
+/* Forgets texts that the next agent does not need, and texts that would make the kept part larger
+ * than a quarter of the ring. Returns the mark of the first text that is kept, or UINT64_MAX if
+ * there is none. */
 static uint64_t
 keep_texts(ring *r, uint64_t read)
 {
@@ -58,7 +60,8 @@ keep_texts(ring *r, uint64_t read)
     return r->n_texts == 0 ? UINT64_MAX : r->texts[0].mark;
 }
 
-/* Returns the ring position up to which all gaps in sequence numbers were reported. */
+/* Returns the ring position up to which all gaps in the sequence numbers of runtime events were
+ * reported. */
 static uint64_t
 gaps_done(const ring *r, uint64_t read)
 {
@@ -153,7 +156,9 @@ mrd_drain_text_resume(mrd_drain *drain, ring *r, uint64_t safe)
 
     mrd_ring_get_stats(r->reader, &st);
     if (safe <= st.tail || safe > info->head || safe % MRD_RING_UNIT != 0)
-        safe = 0; /* ignores the position, because it belongs to another ring */
+        /* ignore a position outside of the ring's records, which belongs to an earlier ring of this
+         * name */
+        safe = 0;
     r->safe = safe > info->done ? safe : info->done;
     r->gaps_safe = r->gaps_safe > info->gaps_done ? r->gaps_safe : info->gaps_done;
     if (info->open_lost > 0 && info->open_lost <= MRD_OPEN_SPANS_MAX) {

@@ -134,9 +134,9 @@ give_until(mrd_drain *drain, proc *pr, const mrd_event *ev, mrd_local_ns until)
     pr->pub.open_until = before;
 }
 
-/* Ends a scope that was open when its process exited. If this agent saw the process running, it has
- * exited just now. Otherwise the scope waits until all rings of the process were read, because
- * their newest record shows when the process still lived. */
+/* Ends a scope that was open when its process exited. If this agent saw the process running, the
+ * process exited just now. Otherwise the scope stays open until all rings of the process were read,
+ * because the time of their newest record shows how long the process existed at least. */
 static void
 leave(mrd_drain *drain, proc *pr, const mrd_event *ev)
 {
@@ -275,8 +275,8 @@ begin(mrd_drain *drain, ring *r, const mrd_ring_event *rec, uint64_t key, uint32
         return;
     }
     mrd_open_spans_take(&r->proc->open, early);
-    /* Copy the start's arguments, because complete() overwrites the scratch memory in which they
-     * are. */
+    /* Copy the start and its arguments first, because complete() overwrites the scratch memory that
+     * has the arguments. */
     if (mrd_open_spans_add(&r->proc->open, key, false, (mrd_local_ns){ 0 }, &ev) == MRD_OK) {
         copy = mrd_open_spans_find(&r->proc->open, key, false);
         mrd_open_spans_take(&r->proc->open, copy);
@@ -382,7 +382,8 @@ flow(mrd_drain *drain, ring *r, const mrd_ring_event *rec)
     ev.flow_dir = (uint8_t) dirs[(unsigned) rec->flags >> MRD_RECF_SHIFT & 3];
     ev.id = mrd_flow_id(r->proc->flow_scope, 0, rec->value);
     ev.name = mrd_drain_name(r, rec);
-    /* Not source_of(): in spans it takes a flag bit for "API call" that means "step" in a flow. */
+    /* Do not use source_of() here. It tests a flag bit that means "API call" in a span, but "step"
+     * in a flow. */
     ev.track = mrd_drain_track(r, rec->tid, rec->track, MRD_SRC_ANNOTATION, 0);
     mrd_drain_give_new(drain, r->proc, &ev);
 }

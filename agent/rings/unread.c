@@ -1,5 +1,6 @@
 /* agent/rings/unread.c - counts ring files that are not read, by reason. Each search finds such a
- * file again. A file that was not found for some seconds was removed, or is read now. */
+ * file again. A file that no search found for some seconds was removed, or is read now, and is not
+ * counted any more. */
 #include <limits.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -43,8 +44,8 @@ mrd_drain_unread(mrd_drain *drain, unsigned dir, const char *file_name, mrd_unre
     return is_new;
 }
 
-/* Stores why a ring file was refused, as a text for logs and terminals. Names are escaped, because
- * another user may have chosen them. */
+/* Stores why a ring file was refused, as a text for logs and terminals. File names are escaped,
+ * because another user may have chosen them. */
 void
 mrd_drain_refused(mrd_drain *drain, unsigned dir, const char *file_name, const char *reason)
 {

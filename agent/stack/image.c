@@ -73,7 +73,8 @@ typedef struct {
         bool fuse;
     } * v;
     size_t n, cap;
-    dev_t memory; /* device number of files that are only in memory, which no mount shows */
+    /* device number of shared memory without a file name, which is in no list of mounts */
+    dev_t memory;
 } mounts;
 
 static mrd_err
@@ -106,8 +107,9 @@ read_mounts(const mrd_space *space, const char *path, mounts *m)
     return err;
 }
 
-/* Returns true if a program may serve the file system. Unknown file systems without a block device
- * count, because a mount may have been removed while a file of it is mapped. */
+/* Returns true if the file system may be FUSE, which means that a program serves it. Returns true
+ * also for a file system that is in no list of mounts and has no block device, because it may have
+ * been unmounted while a file of it is mapped. */
 static bool
 may_be_fuse(const mounts *m, dev_t dev)
 {
@@ -238,8 +240,8 @@ mrd_space_open(const char *proc_root, int64_t pid, int64_t start_ticks, int64_t 
         return MRD_NOTFOUND;
     }
     ret_space->mem = openat(ret_space->proc, "mem", O_RDONLY | O_CLOEXEC);
-    /* If the program calls exec now, `mem` still refers to the old program. So check the user after
-     * opening `mem`. */
+    /* If the program calls exec later, `mem` still refers to the memory of the old program. So the
+     * user must be checked after `mem` was opened. */
     err = ret_space->mem >= 0 ? mrd_space_is_of(ret_space, uid) ? read_maps(ret_space) : MRD_STATE
           : errno == EACCES || errno == EPERM ? MRD_DENIED
                                               : MRD_NOTFOUND;
@@ -310,8 +312,8 @@ mrd_space_image(mrd_space *space, uint64_t at)
     return NULL;
 }
 
-/* Returns the number of symbols. It is computed from the image's hash table, in the classic format
- * (`hash`) or GNU's (`gnu`). */
+/* Returns the number of symbols, computed from the image's hash table. `hash` is the address of a
+ * table in the classic format, `gnu` in the GNU format; 0 means that there is none. */
 static uint64_t
 count_symbols(const mrd_space *space, uint64_t hash, uint64_t gnu)
 {
@@ -338,8 +340,8 @@ count_symbols(const mrd_space *space, uint64_t hash, uint64_t gnu)
     return most;
 }
 
-/* Converts an address in the dynamic section to an address in memory. In most images, the loader
- * has already added the bias to these addresses. */
+/* Converts an address that the dynamic section contains to an address in memory. In most images,
+ * the loader has already added the bias to the addresses in this section. */
 static uint64_t
 address_of(const mrd_image *image, uint64_t value)
 {

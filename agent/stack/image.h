@@ -2,14 +2,14 @@
  * agent/stack/image.h - reads the memory of another process, and finds the names of its functions.
  *
  * Everything is read from the memory of the process (/proc/PID/mem), including the symbol tables of
- * its libraries. So no file of the workload is opened, no process is stopped, and another process
- * that gets the same pid is never read. All contents are untrusted.
+ * its libraries. So no file of the workload is opened, no process is stopped, and a later process
+ * with the same pid is never read. All contents are untrusted.
  *
  * Rights   The caller needs the right to attach to the process: as the same user, or with
  *          CAP_SYS_PTRACE.
  * Memory   Symbols take at most MRD_SPACE_SYMBOLS bytes per process. If the symbols of a library do
  *          not fit, its addresses have no name.
- * Threads  stateless.
+ * Threads  Different threads may use different mrd_space objects at the same time.
  */
 #ifndef MRD_AGENT_STACK_IMAGE_H
 #define MRD_AGENT_STACK_IMAGE_H
@@ -25,8 +25,7 @@
 /* A library or program that is mapped into the process. */
 typedef struct {
     uint64_t begin, end, inode;
-    /* add this to an address in the file to get the address in the process; valid if `dynamic` is
-     * not 0 */
+    /* address in the process minus the address in the file; valid if `dynamic` is not 0 */
     uint64_t bias;
     /* addresses of the dynamic section and of .eh_frame_hdr in the process; 0 if the file has
      * none */
@@ -62,7 +61,7 @@ typedef struct {
 mrd_err mrd_space_open(const char *proc_root, int64_t pid, int64_t start_ticks, int64_t uid,
                        mrd_local_ns deadline, mrd_space *ret_space);
 /* Returns false if the process now has the rights of another user, for example because it executed
- * a set-uid program. The user that started it may then not see its memory. */
+ * a set-uid program. The user that started the process may then not see its memory. */
 bool mrd_space_is_of(const mrd_space *space, int64_t uid);
 void mrd_space_close(mrd_space *space);
 /* Reads `size` bytes at this address of the process. Returns false if they cannot be read. */

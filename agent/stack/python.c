@@ -93,7 +93,7 @@ read_positions(const mrd_space *space, mrd_python *python)
     if (!mrd_space_read(space, python->runtime, cookie, sizeof(cookie)) ||
         memcmp(cookie, "xdebugpy", sizeof(cookie)) != 0 ||
         number_at(space, python->runtime + 8) >> 16 != python->version >> 16 ||
-        /* not supported, because this is a build without a global lock */
+        /* a build without a global lock is not supported */
         number_at(space, python->runtime + 16) != 0)
         return false;
     for (size_t i = 0; i < MRD_COUNT(rows); i++)

@@ -2,8 +2,9 @@
  * agent/stack/python.h - finds the Python frames of the threads of another process in its memory.
  *
  * CPython 3.11, 3.12 and 3.13 with a global lock are supported. The offsets of struct members do
- * not change within such a release. 3.13 publishes them itself. All contents are untrusted: each
- * list has a limit, and a list ends at anything that does not look like a frame.
+ * not change within such a release. CPython 3.13 stores them in its own memory, where they are
+ * read. All contents are untrusted: each list has a limit, and a list ends at anything that does
+ * not look like a frame.
  */
 #ifndef MRD_AGENT_STACK_PYTHON_H
 #define MRD_AGENT_STACK_PYTHON_H

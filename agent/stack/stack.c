@@ -121,7 +121,7 @@ put_call(const stacks *s, const char *task, mrd_buf *to, mrd_unwind *unwind)
                " %" SCNx64 " %" SCNx64,
                &number, &args[0], &args[1], &args[2], &args[3], &args[4], &args[5], &sp,
                &pc) != 9) {
-        /* outside of a system call, such as stopped, or in a page fault */
+        /* the thread waits outside of a system call: it is stopped or in a page fault */
         if (sscanf(text, "-1 %" SCNx64 " %" SCNx64, &sp, &pc) != 2)
             return false;
         mrd_unwind_begin(unwind, pc, sp);
@@ -139,7 +139,7 @@ put_call(const stacks *s, const char *task, mrd_buf *to, mrd_unwind *unwind)
     return true;
 }
 
-/* Appends the native functions, from the innermost to the interpreter of Python. */
+/* Appends the native functions of the thread, from the innermost to the Python interpreter. */
 static void
 put_functions(stacks *s, mrd_unwind *unwind, mrd_buf *to)
 {
@@ -164,7 +164,7 @@ put_functions(stacks *s, mrd_unwind *unwind, mrd_buf *to)
     }
 }
 
-/* Returns the id of the thread in the pid namespace of the process. */
+/* Returns the id of the thread in the pid namespace of the process, which Python uses. */
 static int64_t
 inner_id(const mrd_space *space, const char *task)
 {
@@ -209,7 +209,7 @@ put_equal(group *g)
 }
 
 /* Adds the thread with the stack s->body to a group. Consecutive threads with equal stacks, such as
- * a pool of workers, are shown once, with their number. */
+ * the workers of a pool, are shown once, with their number. */
 static void
 put_thread(stacks *s, group *g, const char *task)
 {

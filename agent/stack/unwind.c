@@ -15,7 +15,8 @@ typedef enum { SAME, UNDEFINED, AT_CFA, UNKNOWN } rule_kind;
 typedef struct {
     rule_kind kind[MRD_UNWIND_REGS];
     int64_t offset[MRD_UNWIND_REGS];
-    /* register from which the CFA is computed; MRD_UNWIND_REGS if an expression computes it */
+    /* register from which the canonical frame address (CFA) is computed; MRD_UNWIND_REGS if an
+     * expression computes the CFA */
     unsigned cfa_reg;
     int64_t cfa_offset;
 } rules;
@@ -256,16 +257,16 @@ set_cfa(rules *r, uint64_t reg)
     r->cfa_reg = reg < MRD_UNWIND_REGS ? (unsigned) reg : MRD_UNWIND_REGS;
 }
 
-/* Returns the offset of a register: the number in the table times data_align. It may wrap around,
- * because the table is not trusted. */
+/* Returns the offset of a register: the factored number in the table times data_align. The table is
+ * not trusted, so the product may wrap around. */
 static int64_t
 times(uint64_t factored, const description *d)
 {
     return (int64_t) (factored * (uint64_t) d->data_align);
 }
 
-/* Interprets one instruction whose number is in the low bits. Returns false if the instruction is
- * unknown. The caller handles the instructions that advance the address. */
+/* Interprets an instruction that has its number in the low six bits. Returns false if the
+ * instruction is unknown. The caller handles the instructions that advance the address. */
 static bool
 apply(cursor *c, const description *d, rules *r, const rules *first, uint8_t code)
 {

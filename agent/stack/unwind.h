@@ -2,9 +2,9 @@
  * agent/stack/unwind.h - finds the callers of a function that waits in a system call. Uses the call
  * frame information (.eh_frame) in the memory of the process.
  *
- * For such a thread, the kernel shows only the stack pointer and the program counter. Some frames
- * need the value of another register. The list of callers ends there, unless an inner function
- * saved that register on the stack.
+ * For a thread in a system call, the kernel shows only the stack pointer and the program counter.
+ * Some frames need the value of another register. The list of callers ends there, unless an inner
+ * function saved that register on the stack.
  */
 #ifndef MRD_AGENT_STACK_UNWIND_H
 #define MRD_AGENT_STACK_UNWIND_H
