@@ -20,8 +20,8 @@ typedef struct {
         /* computation of this worker minus computation of the median worker in ns, summed over the
          * compared steps; 0 if the sum is negative */
         excess_ns;
-    size_t over; /* number of steps in which the worker computed more than the median worker */
-    bool is_over;
+    size_t over;   /* number of steps in which the worker computed more than the median worker */
+    bool is_over;  /* result: the worker computes more than the others (mrd_balance_is_over) */
     mrd_ev_ns end; /* end of the computation that was added last, to count overlapping spans once */
     uint64_t step; /* number of the current program step; the step ends at step_end */
     mrd_ev_ns step_end;

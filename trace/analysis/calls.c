@@ -14,8 +14,9 @@ typedef struct {
     uint64_t process, thread;
 } call_track;
 
-/* The spans of one thread with one name that are not paired yet, ordered by begin. The hook and the
- * runtime both record a call, so each span waits for the other source's span. */
+/* The spans of one thread with one name that are not paired yet, ordered by begin. libmeridian's
+ * hook and the runtime's trace both record a call, so a span of one source waits here for the span
+ * of the other source. */
 typedef struct {
     mrd_event *v;
     size_t n, cap;

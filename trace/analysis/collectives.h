@@ -13,9 +13,9 @@
  *   neuron   spans named cc_running. Their arguments are the group `gid`, the operation `op_id` and
  *            the `size`. All spans named cc_exec_barrier have the same group and operation.
  *
- * MRD_CC_SYNC means that no participant leaves before the last has entered: all-reduce, all-gather,
+ * MRD_CC_SYNC means that no participant leaves before the last one has entered: all-reduce, all-gather,
  * reduce-scatter, all-to-all, barrier. Broadcast, reduce, gather, scatter, send and recv do not
- * synchronise. Two more cases do not synchronise: an operation without data, and an all-to-all in
+ * synchronise. Neither do an operation without data, and an all-to-all in
  * which two members exchange nothing ("In split size" contains a 0). MRD_CC_WRONG means that the
  * group's number of ranks differs from its size, or that the event's own rank is not in it. A
  * SendRecv kernel without a collective's name may be an all-to-all or two single messages. Only the
@@ -24,8 +24,8 @@
  *
  * The bytes of a kernel count for one participant: elements times the size of their type. For an
  * all-gather the participant's bytes are the received ones, for a reduce-scatter the contributed
- * ones (NVIDIA nccl-tests, doc/PERFORMANCE.md). Today a cc_running span contains neither its bytes
- * nor its operation.
+ * ones (NVIDIA nccl-tests, doc/PERFORMANCE.md). The runtime's cc_running spans state neither bytes
+ * nor the name of the operation, so their bandwidth is unknown.
  *
  * Groups and operations are hashes of texts. The hash has no random seed, so equal texts have equal
  * hashes in all traces of one program. Traces of different programs cannot be compared by these

@@ -29,8 +29,8 @@
 
 #define MRD_GATHER_GROUPS 65536u
 #define MRD_REPORT_NOISE  100 /* ns by which two timestamps of one instant may differ */
-/* value of *ret_members in mrd_gather_takers: the group has more members than took part, but their
- * exact number is unknown */
+/* value of *ret_members in mrd_gather_takers if the group has members that never took part, and
+ * their number is unknown */
 #define MRD_GATHER_MORE UINT32_MAX
 #define MRD_GATHER_OPEN INT64_MIN /* value of `mark` for a part that has not ended */
 
@@ -58,7 +58,7 @@ typedef struct {
     /* number of members that never took part; 1 if some are missing but not known how many */
     uint32_t absent;
     mrd_cc_traffic traffic;
-    bool is_tie; /* the last two parts begin within MRD_REPORT_NOISE, so no part is the last */
+    bool is_tie; /* the last two parts begin within MRD_REPORT_NOISE, so none counts as the last */
     /* True if no further part can come. Either this is the last collective of the group, or a
      * member that did not take part began the next one before any part had ended. */
     bool is_left;
@@ -75,10 +75,10 @@ typedef struct mrd_gather mrd_gather;
  * out of memory. */
 mrd_gather *mrd_gather_new(const mrd_catalog *cat, mrd_gather_done done, void *self);
 void mrd_gather_free(mrd_gather *gather); /* accepts NULL; does not report open collectives */
-/* Sets the function `met`. It is called when all cores that ever took part in the group have a part
- * in the current collective. It is called again if a new member joins later. The ends of the parts
- * are valid at that time. If mrd_gathered.absent is not 0, a member that is not in the profile may
- * begin even later. */
+/* Sets the function `met`. It is called when the collective has met: all cores that ever took part
+ * in the group have a part in the current collective. It is called again if a new member joins
+ * later. The ends of the parts are valid at that time. If mrd_gathered.absent is not 0, a member
+ * that is not in the profile may begin even later. */
 void mrd_gather_on_met(mrd_gather *gather, mrd_gather_done met);
 /*
  * Adds one part: a span for which mrd_collectives_see returned this kind. Kinds that do not

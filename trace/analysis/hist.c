@@ -7,9 +7,9 @@
 #include "base/obj.h"
 #include "base/vec.h"
 
-/* Returns the octave of a value, which doubles in width with each number. Octave 0 has the values
- * below STEPS. Octave o > 0 has the values from STEPS << (o-1) to below STEPS << o, in buckets of
- * width 1 << (o-1). */
+/* Returns the octave of a value. An octave is a range of values, and each octave is twice as wide
+ * as the one before. Octave 0 has the values below STEPS. Octave o > 0 has the values from
+ * STEPS << (o-1) to below STEPS << o, in buckets of width 1 << (o-1). */
 static unsigned
 octave_of(uint64_t v)
 {

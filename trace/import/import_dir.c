@@ -41,7 +41,7 @@ typedef struct {
     /* the current entry of the root directory existed before the recording began, so it may be from
      * an earlier recording */
     bool was_there;
-    bool found_any; /* something else than directories was found, or a directory was not searched */
+    bool found_any;          /* the directory has a file, or a subdirectory that was not searched */
     size_t ntff, neff, pb;   /* numbers of artifacts found, by kind */
     uint32_t first_artifact; /* index of the directory's first artifact in the catalog */
     /* whether the directory has JSON files with a system profile, and with a device profile */

@@ -10,8 +10,8 @@
 #include "base/vec.h"
 #include "trace/import/same_data_int.h"
 
-/* An input with fewer events could equal another one by chance, so it is never dropped as a
- * copy. */
+/* Minimum number of events of an input that can be dropped as a copy. An input with fewer events
+ * could equal another one by chance. */
 #define EVENTS_FEWEST 8u
 /* Maximum number of sampled event hashes in all inputs. They take 8 MiB, and another 16 MiB during
  * the comparison. */

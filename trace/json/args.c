@@ -16,8 +16,8 @@ typedef struct {
     mrd_sid sid;
 } args_name;
 
-/* Statistics of one key: how many arguments were strings (seen), and how many of these strings were
- * new to the string table (fresh). */
+/* Statistics of one argument key. `seen` counts arguments with this key that were strings, and
+ * `fresh` those strings that were not in the string table before. */
 typedef struct {
     mrd_sid key;
     uint32_t seen, fresh;

@@ -4,7 +4,8 @@
  *
  * HOST     operators, Python frames, the user's ranges, calls of a runtime or driver.
  * DEVICE   kernels, copies and fills of a device's memory.
- * BESIDE   no work of a device, but on its track: ranges of the user or the profiler, waits.
+ * BESIDE   a range of the user or of the profiler, or a wait. Tools show it on a device's track,
+ *          but the device did no work for it.
  * UNKNOWN  the category does not show where the event ran.
  *
  * Source   the activity types of Kineto (old and new spelling), HolisticTraceAnalysis' split of

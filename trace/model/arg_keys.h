@@ -30,11 +30,11 @@ typedef enum {
 typedef enum {
     MRD_ARG_CLASS_INT,
     MRD_ARG_CLASS_TEXT,
-    /* number of a collective that is counted during the whole life of its communicator, so that it
-     * is equal at all members whenever they begin to record */
+    /* number of a collective, counted since its communicator was created. So all members state the
+     * same number, also if they began to record at different times. */
     MRD_ARG_CLASS_LASTING,
-    /* number of a collective that may begin again in each process or recording, so that equal
-     * numbers of different members may belong to different collectives */
+    /* number of a collective, counted since the process or the recording began. Equal numbers of
+     * two members may therefore belong to different collectives. */
     MRD_ARG_CLASS_RESTARTING
 } mrd_arg_class;
 

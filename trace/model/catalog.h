@@ -214,9 +214,9 @@ size_t mrd_catalog_tracks(const mrd_catalog *cat);
 /* Returns the number of the profile to which a track's events belong (0 is the system profile). */
 uint32_t mrd_catalog_profile_of(const mrd_catalog *cat, mrd_track_id id);
 
-/* Lists. The add functions return an index. An artifact is added only once. Lists are borrowed
- * until the next add. Index 0 of devprofiles is the system profile, index 0 of clocks is
- * "unaligned". */
+/* The catalog's lists. The add functions return the index of the element. Equal artifacts are added
+ * once. A returned list is borrowed until the next add. Index 0 of the device profiles stands for
+ * the system profile, index 0 of the clocks for the clock "unaligned". */
 uint32_t mrd_catalog_add_devprofile(mrd_catalog *cat, const mrd_devprofile *devprofile);
 uint32_t mrd_catalog_add_capture(mrd_catalog *cat, const mrd_device_capture *capture);
 uint32_t mrd_catalog_add_artifact(mrd_catalog *cat, const mrd_artifact *artifact);

@@ -133,9 +133,9 @@ merge_start(merge *m)
     merge_build(m);
 }
 
-/* Prefetches the event that leads at this leaf's ancestor on level AHEAD_LEVEL, and the next event
- * of its source. Both are needed soon. An earlier prefetch would be useless, because events of the
- * other sources would evict it again. */
+/* Loads into the processor's cache the event that is first at this leaf's ancestor on level
+ * AHEAD_LEVEL of the tree, and the next event of its source. Both are needed soon. An earlier
+ * prefetch would be useless, because events of other sources would evict them from the cache. */
 static inline void
 merge_prefetch(const merge *m, size_t leaf)
 {

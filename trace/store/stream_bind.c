@@ -12,8 +12,8 @@
 #include "trace/store/stream_int.h"
 
 #define BIND_FLOWS_MAX 255 /* mrd_event.flow_count is 8 bits */
-/* The outermost spans are searched one by one, up to this number. The others are found by their
- * end. */
+/* Number of outermost open spans of a track that are searched one by one. Spans further inside are
+ * found by their end (bind_track.ends). */
 #define BIND_LOOK 64
 
 typedef struct {

@@ -3,9 +3,10 @@
  * its kernels.
  *
  * A sink writes events in order of time, and needs the number of ends at the start of an arrow. So
- * the ends are counted when events are pushed. Nearly all arrows have one end, for which only two
- * bits are kept. If other ids have set both bits before, an arrow with one end counts as one with
- * several. The `ends` of its start are then too large by one.
+ * the ends are counted when events are pushed. Nearly all arrows have one end. To save memory, the
+ * first end of an arrow only sets two bits in a bit set (a Bloom filter), and only further ends are
+ * counted in a table. If other arrows have set both bits before, the first end counts as a further
+ * one. mrd_flow.ends of this arrow is then too large by one.
  */
 #include <stdlib.h>
 

@@ -138,8 +138,8 @@ part_order(const void *x, const void *y)
     return (a->begin.ns > b->begin.ns) - (a->begin.ns < b->begin.ns);
 }
 
-/* Returns a kept collective that `c` continues, or NULL. The parts of members in another operation
- * can begin between its parts. */
+/* Returns the kept collective to which the parts of `c` belong, or NULL. The gatherer may have
+ * split one collective in two, because members in another operation began between its parts. */
 static candidate *
 find_kept(const mrd_absence *a, const mrd_gathered *c)
 {
@@ -231,9 +231,10 @@ may_lack(const mrd_absence *a, const candidate *k, uint32_t worker)
            (mrd_catalog_borrow_process(a->cat, process)->flags & MRD_PROC_CUT) != 0;
 }
 
-/* Returns true if the recording shows that the worker did something else until `least`. A recorder
- * may keep only kernels that have ended. If parts have ended, the worker's part may be absent for
- * this reason, unless launches show that there is none. */
+/* Returns true if the recording shows that the worker did something else until `least`, instead of
+ * taking part. A recorder may store a kernel only when the kernel ends. So if the parts in the
+ * recording have ended, the worker's part may merely be unfinished, unless the launches show that
+ * it was never launched. */
 static bool
 is_elsewhere(const mrd_absence *a, const candidate *k, uint32_t worker, mrd_ev_ns least)
 {
@@ -318,7 +319,8 @@ judge_absent(const mrd_absence *a, const candidate *k, uint32_t takers, mrd_ev_n
         ret->spent_ns +=
             (uint64_t) mrd_ev_diff(ret->is_open ? mrd_ev_max(until, p->begin) : p->end, p->begin);
     }
-    /* members in different operations never leave them, however short the recording is */
+    /* If members are in different operations, none of them ever leaves. So the time spent need not
+     * be long compared with the usual time. */
     if (!ret->is_split && ret->spent_ns / k->c.n / MRD_REPORT_ABSENT < k->usual_ns)
         ret->workers = 0;
 }

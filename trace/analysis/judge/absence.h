@@ -29,9 +29,9 @@
 /* Kinds of evidence in the recording for a worker for which the others waited. */
 typedef enum {
     MRD_ABSENT_NEVER,  /* it did other work meanwhile */
-    MRD_ABSENT_OTHER,  /* it is in another operation of the group, and most members are not */
-    MRD_ABSENT_LATE,   /* it came long after the others, and no member has left */
-    MRD_ABSENT_UNSEEN, /* it may have come, because its recording may lack its part */
+    MRD_ABSENT_OTHER,  /* it is in another operation of the group than most members */
+    MRD_ABSENT_LATE,   /* it began long after the others, and no member has left */
+    MRD_ABSENT_UNSEEN, /* it may have begun, because its recording may lack its part */
 } mrd_absent_kind;
 
 typedef struct {
@@ -42,9 +42,9 @@ typedef struct {
 } mrd_absent;
 
 /*
- * A collective that lacks a member until its end, or that one member began long after the others.
- * It is the last of its group, or other members began another one meanwhile. Only collectives count
- * in which participants spent MRD_REPORT_ABSENT times the usual time.
+ * A collective that a member never began, or that one member began long after the others. It is the
+ * last collective of its group in the recording, or other members meanwhile began another one. Only
+ * collectives are considered in which participants spent MRD_REPORT_ABSENT times the usual time.
  */
 typedef struct {
     mrd_sid name;
@@ -72,8 +72,9 @@ void mrd_absence_device(mrd_absence *absence, uint32_t worker, const mrd_event *
                         const uint64_t *number);
 /* Adds a time in which events of a worker were lost. */
 void mrd_absence_lost(mrd_absence *absence, uint32_t worker, const mrd_event *ev);
-/* Adds a collective. Call it inside the callback mrd_gather_done. `usual_ns` is 0 if its usual length is unknown. `is_proven`:
- * the clocks prove which part began last. Errors: NOMEM. */
+/* Adds a collective. Must be called inside the callback mrd_gather_done. `usual_ns` is the usual
+ * length of this collective, 0 if unknown. `is_proven` means that the clocks prove which part began
+ * last. Errors: NOMEM. */
 mrd_err mrd_absence_note(mrd_absence *absence, const mrd_gathered *c, uint64_t usual_ns,
                          bool is_proven);
 /* Returns the worst collective of a recording that begins at `first`. Call after

@@ -113,9 +113,9 @@ batch_variance(const mrd_compare_run *run, double low, double high, size_t size,
     return n < 2 ? 0 : square / (double) (n - 1);
 }
 
-/* Returns by what factor a variance with `df` degrees of freedom may exceed its true value by
- * chance. This is exceeded once in 1000 cases (chi-squared, approximation of Wilson and
- * Hilferty). */
+/* Returns by what factor an estimated variance with `df` degrees of freedom may exceed the true
+ * variance by chance. Only one estimate in 1,000 exceeds it by more than this factor (chi-squared,
+ * approximation of Wilson and Hilferty). */
 static double
 by_chance(double df)
 {

@@ -18,8 +18,8 @@
  *          to be slow (a machine with other work).
  * Error    the error of a run's mean is the standard deviation of the means of its
  *          MRD_COMPARE_PARTS parts, not divided by the root of their number. For independent noise
- *          this error is three times too wide. But machines have 1/f noise. With such noise, means
- *          over longer times do not differ less than means over shorter times. For 1/f noise this
+ *          this error is three times too large. But the noise of machines is 1/f noise, for which
+ *          means over longer times differ as much as means over shorter times. For such noise this
  *          error equals the difference between two runs. The error is never below Yuen's error of
  *          the trimmed mean from the winsorized variance. If values are correlated, Yuen's error is
  *          multiplied by (1 + r) / (1 - r), where r is a positive correlation of neighbours. If the

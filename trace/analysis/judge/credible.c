@@ -10,7 +10,8 @@
 #include "trace/analysis/launches.h"
 #include "trace/model/arg_keys.h"
 
-/* Hashed into the key of a launch number. So the key cannot equal the id of a flow arrow. */
+/* This constant is hashed into the key of a launch number, so that the key does not equal the id of
+ * a flow arrow. */
 #define LAUNCH_NUMBER 0x636f72u
 /* Maximum number of keys per event: its launch number and its flow arrows. Further arrows are
  * ignored. */
@@ -232,8 +233,8 @@ add_launch(mrd_credible *credible, const mrd_event *ev, const launch *new, const
 
 /* ---- Tracks of devices ---- */
 
-/* Counts and closes the steps of a process that end at or before `to`. With `has_work`, a device
- * span begins at `to`, so the steps that stay open contain work. */
+/* Counts and closes the steps of a process that end at or before `to`. `has_work` means that a
+ * device span begins at `to`. The steps that are still open then contain device work. */
 static void
 visit_steps(mrd_credible *credible, mrd_proc_id process, mrd_ev_ns to, bool has_work)
 {
@@ -352,8 +353,8 @@ mrd_credible_device(mrd_credible *credible, const mrd_work *work, const mrd_even
     if (is_record && ev->category != MRD_SID_EMPTY && ev->dur_ns >= 0 && work->kind == MRD_CC_NO &&
         ev->track < credible->n_tracks)
         add_to_stream(credible, work->process, ev, n == 0 ? 0 : keys[0]);
-    /* An arrow may lead to several kernels. So an arrow alone proves a kernel only for the launch
-     * of a graph. */
+    /* A kernel of an ordinary launch must have the number of the launch. An arrow alone is enough
+     * only for the launch of a graph, because an arrow may lead to several kernels. */
     if (by != NULL && (by->is_graph || number != NULL))
         by->has_kernel = true;
     for (unsigned i = 0; i < n && !is_launched && err == MRD_OK; i++)

@@ -300,7 +300,8 @@ median_of(const mrd_host_work *work, const name_row *row, size_t rows, size_t wo
     return values[middle - (workers - n)];
 }
 
-/* Makes this name the answer for each worker where its score exceeds the best earlier score. */
+/* Makes this name the answer for each worker for which the name's score exceeds the scores of all
+ * names before it. */
 static void
 judge_name(mrd_host_work *work, const name_row *row, uint64_t median_ns)
 {

@@ -3,16 +3,17 @@
  * compares this worker's time before the collective with the median worker's time. The median
  * worker is the one with the lower median of all begins.
  *
- * The comparison starts at the newest collective that both workers had left. If none is stored, the
- * two workers start at different collectives. The last worker starts at the newest collective that
- * it left before this begin. The median worker starts at the collective that it left at the time
- * nearest to the last worker's start. A worker that has left no collective starts at the begin of
- * its window. A collective that still runs on another stream is no start, and the time in it is one
- * of the parts.
+ * The comparison starts when the two workers left the newest collective that both had left before.
+ * If no such collective is stored, the two workers start at different collectives. The last worker
+ * starts at the newest collective that it left before this one. The median worker starts at the
+ * collective that it left at the time nearest to the last worker's start. A worker that has left no
+ * collective starts at the begin of its window. A collective that still runs on another stream
+ * cannot be a start. The time in it is one of the parts of the worker's time.
  *
- * The lateness is split exactly. For each part of a worker's time, the difference is the last
- * worker's time since its start minus the median worker's. It may be negative. `began_ns` is how
- * much later the last worker started. Sums cover the collectives to which the worker came last.
+ * The lateness is split exactly. For each part of a worker's time (such as computing), the result
+ * has one difference: the time that the last worker spent in this part since its start, minus the
+ * same time of the median worker. A difference may be negative. `began_ns` is how much later the
+ * last worker started. Sums cover the collectives to which the worker came last.
  *
  * Memory   MRD_LATENESS_KEPT begins of each worker, and one collective of each group. If a begin is
  *          no longer stored when all parts of its collective have begun, the reason is unknown.
@@ -42,8 +43,9 @@ typedef struct mrd_lateness mrd_lateness;
 
 mrd_lateness *mrd_lateness_new(size_t workers); /* returns NULL if out of memory */
 void mrd_lateness_free(mrd_lateness *lateness); /* accepts NULL */
-/* Stores the worker's time by part at the end of each of its collectives that ends at or before
- * `to`. Advances `times` to these ends. Call before `times` advances to `to`. */
+/* For each of the worker's collectives that ends at or before `to`: advances `times` to this end,
+ * and stores how much time the worker had then spent in each part. Must be called before the caller
+ * advances `times` to `to`. */
 void mrd_lateness_leave(mrd_lateness *lateness, uint32_t worker, mrd_worker_time *times,
                         mrd_ev_ns to);
 /* Adds the worker's part in a collective, which lasts from times->now to `end`. */

@@ -140,8 +140,9 @@ chain(builder *b, uint32_t n)
 
 /* ---- Computation and messages ---- */
 
-/* Chains the computations of a stage. The first messages backwards depend on the forward
- * computation that precedes the last one before the first backward computation. */
+/* Makes each computation of a stage depend on the computation before it. The first messages of
+ * the backward direction depend on the last but one of the forward computations that precede the
+ * first backward computation. */
 static void
 add_computation(builder *b, uint32_t stage)
 {
@@ -158,8 +159,9 @@ add_computation(builder *b, uint32_t stage)
     }
 }
 
-/* Returns true if a program records this message although it has no partner and no effect: receiving
- * after the last computation begins, or sending before the first computation ends. */
+/* Returns true if this message has no partner and no effect, although the program recorded it. This
+ * is a receiving that begins after the last computation, or a sending that begins before the first
+ * computation ends. */
 static bool
 is_idle_message(const builder *b, uint32_t stage, size_t m, uint32_t op)
 {
@@ -213,7 +215,7 @@ add_messages(builder *b, uint32_t stage, size_t m)
     }
 }
 
-/* Makes groups of operation i of two lists, for all i. */
+/* For each i, makes operation i of one list and operation i of the other list a group. */
 static void
 join(builder *b, const uint32_t *one, uint32_t n, const uint32_t *other, uint32_t n_other)
 {
@@ -240,9 +242,9 @@ join_messages(builder *b)
 
 /* ---- Before and after the computation ---- */
 
-/* Connects the gathering of parameters with forward computation: the first computation of each model
- * chunk depends on the last gathering. Or connects the sums of gradients with backward computation:
- * the first sum of each model chunk depends on its last computation. */
+/* Connects communication with computation, in one of two directions. Forward, the first computation
+ * of each model chunk depends on the last gathering of parameters. Backward, the first sum of
+ * gradients of each model chunk depends on the last computation of the chunk. */
 static void
 add_chunks(builder *b, uint32_t stage, mrd_pipe_kind kind, mrd_pipe_kind computation)
 {
@@ -266,7 +268,7 @@ add_chunks(builder *b, uint32_t stage, mrd_pipe_kind kind, mrd_pipe_kind computa
     }
 }
 
-/* Chains what follows the last computation of a stage. */
+/* Makes each operation after the last computation of a stage depend on the operation before it. */
 static void
 add_tail(builder *b, uint32_t stage, bool overlaps)
 {
@@ -315,7 +317,8 @@ join_stages(builder *b)
 {
     uint32_t last = b->stages - 1;
 
-    /* `order` counts up: it lists the operations of any stage and kind from its first on */
+    /* `order` has the numbers 0, 1, 2 and so on. So from the first operation of a stage and kind on,
+     * it lists all operations of this stage and kind. */
     for (uint32_t i = 0; i < b->n; i++)
         b->order[i] = i;
     join(b, b->order + first_of(b, 0, MRD_PIPE_EMBEDDING), count_of(b, 0, MRD_PIPE_EMBEDDING),

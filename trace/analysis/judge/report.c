@@ -78,8 +78,8 @@ mrd_report_window(const mrd_report_worker *w)
     return mrd_ev_after(w->first, w->last) ? 0 : (uint64_t) w->last.ns - (uint64_t) w->first.ns;
 }
 
-/* Returns a worker's time account, which the caller advances to `to`. `lateness` has to read the
- * account first, at the ends of collectives before `to`. */
+/* Returns the account of a worker's time. The caller then advances it to the time `to`. Before
+ * that, this function lets `lateness` read the account at the ends of collectives before `to`. */
 static mrd_worker_time *
 time_before(mrd_report *r, uint32_t worker, mrd_ev_ns to)
 {
@@ -525,7 +525,7 @@ mrd_report_add(mrd_report *r, const mrd_event *ev)
 
     if (mrd_stuck_add(r->stuck, ev) != MRD_OK)
         r->err = MRD_NOMEM;
-    /* must come before a loss is added, because that advances the time accounts */
+    /* this must precede the adding of a loss, because a loss advances the accounts of time */
     if (!mrd_ev_before(ev->ts, r->step_end))
         steps_over(r);
     if ((kind = mrd_workers_see(r->who, ev, &work)) == MRD_WORK_NONE)

@@ -188,7 +188,7 @@ typedef struct {
     uint64_t ranks, world_size;
     uint64_t window_ns; /* sum of the windows of all workers */
     uint64_t wait_ns;   /* sum of the waits of all parts */
-    /* a collective has a worker with a device clock that the runtime mapped */
+    /* a collective has a worker whose device clock was mapped by the runtime's sync points */
     bool any_mapped;
     bool any_traced; /* a proof uses times of a device that a framework's tracer mapped */
     /* the incomplete collective with the most parts; of several, the one with the longest total

@@ -154,9 +154,9 @@ path_to(mrd_step_path *step_path, uint32_t worker, mrd_ev_ns at, const mrd_step_
     return critical_path;
 }
 
-/* Adds the time for which the members waited for the last one to that worker's caused_ns. If a
- * collective is passed again, a later member has joined. Then the earlier waits are subtracted
- * first. */
+/* Adds the time for which the other members waited to caused_ns of the worker that came last. If
+ * the same collective is passed again, because a later member has joined, the function first
+ * subtracts the waits that it added before. */
 static void
 waits_add(mrd_step_path *step_path, const mrd_gathered *group)
 {

@@ -2,15 +2,16 @@
  * trace/analysis/judge/step_path.h - adds up the training steps of a recording, and finds the
  * critical path through each step.
  *
- * Steps    only the steps of one process count. This is the process that begins a step first. A
- *          step inside another is left out. All workers' accounts are read at a step's begin and
- *          end, so each step has a breakdown of all workers.
+ * Steps    only the steps of one process count: the process that is the first to begin a step. A
+ *          step inside another step is left out. At the begin and the end of a step, the accounts of
+ *          time of all workers are read. So each step has a breakdown of the time of all workers.
  * Path     the path is followed backwards from the step's end. It starts at the worker of the
  *          process with the latest end of device work. If no worker of the process has had device
  *          work, the workers of all processes are considered. The path contains the work of this
  *          worker back to its last wait in a collective or barrier. There the path changes to the
  *          worker that came last, at the time when this worker began. It continues in this way to
- *          the step's begin. So the path contains no waiting in collectives and barriers that met.
+ *          the step's begin. So the path contains no waiting in a collective or barrier that has
+ *          met, that is, of which all parts are known (mrd_gather_on_met).
  *          It contains each instant of the step once, and its parts (trace/analysis/worker_time.h)
  *          add up to the step exactly. Other communication on the path may contain waiting, and
  *          unmet_ns is the time of this communication. It consists of single messages, broadcasts,

@@ -11,9 +11,8 @@
  *            `waiting`, and the rest is the collective's own.
  * Part       each worker's time in a step is divided as in trace/analysis/worker_time.h. The parts
  *            add up to the step.
- * Own        time of a step in which the busiest worker of the process computes, copies, calls the
- *            runtime or idles. A rank that only waits for a slower rank gets no additional own
- *            time.
+ * Own        the time in a step in which the busiest worker of the process computes, copies, calls
+ *            the runtime or idles. Waiting for a slower rank does not count as own time.
  * Block      the series has at most MRD_STEPS_BLOCKS values, each the sum over `width` steps. If a
  *            recording has more steps, neighbours are added up and width doubles, so memory does
  *            not grow with the recording.

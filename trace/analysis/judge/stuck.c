@@ -27,8 +27,8 @@ typedef struct {
     bool has_open;           /* an operation is open */
     bool waits, is_waited_for, is_inside;
     bool is_cut;          /* the dump is damaged, so it may lack the last operations */
-    bool is_behind;       /* certainly did not enter a collective in which others wait */
-    bool is_explained;    /* is missing, or waits for a rank that is explained */
+    bool is_behind;       /* the rank certainly did not enter a collective in which others wait */
+    bool is_explained;    /* the rank has no dump, or waits for a rank that is explained */
     mrd_stuck_rank named; /* evidence against this rank, if others wait for it */
     mrd_ev_ns since;      /* begin of the operation of `named` */
 } one_rank;
@@ -496,7 +496,8 @@ accuse(one_rank *r, mrd_stuck_class cls, const group *g, const member *in, size_
                                  .members = g->n };
 }
 
-/* Finds in a group who waits for whom, and who does not leave a collective that others left. */
+/* Finds which members of a group wait for which, and which members do not leave a collective that
+ * others left. */
 static void
 look_at_group(mrd_stuck *stuck, uint32_t at)
 {
@@ -644,8 +645,8 @@ look_for_other(mrd_stuck *stuck, uint32_t at)
     return alike <= n / 2;
 }
 
-/* Returns true if each rank with open operations waits for missing ranks, directly or over
- * others. */
+/* Returns true if each rank with open operations waits for ranks without a dump, directly or
+ * through other ranks that wait. */
 static bool
 missing_explain(mrd_stuck *stuck)
 {

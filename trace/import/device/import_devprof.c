@@ -365,7 +365,8 @@ numbered_name(const devprof *prof, mrd_str wanted, unsigned turn, bool *ret_take
 }
 
 /* Returns a name that no other profile has: `wanted`, with a number if necessary. Thousands of
- * profiles can have the same name. So the number is doubled until it is free, and then bisected. */
+ * profiles can have the same name. To find a free number quickly, the function doubles the number
+ * until it is free, and then bisects between the last used number and this one. */
 static mrd_sid
 fresh_name(const devprof *prof, mrd_str wanted)
 {
@@ -855,8 +856,9 @@ devprof_run(mrd_import *imp, mrd_why *why)
     return err;
 }
 
-/* Returns 80 if the text has "instruction", or two of the other words that are typical for a device
- * profile. Returns 95 for device profiles that Meridian wrote, 0 for other files. */
+/* Returns how likely the file is a device profile (mrd_import_ops.probe). 95: Meridian wrote it.
+ * 80: the text has "instruction", or two of the other words that are typical for a device profile.
+ * 0: any other file. */
 static int
 devprof_probe(mrd_str head, const char *name)
 {

@@ -5,9 +5,10 @@
  *   Meridian  files that Meridian wrote. The original events are restored from them.
  *
  * Rows are converted one by one, with the sections in any order. Rows about memory and CPUs of the
- * host become counters with the names of hw/hw.h. Old files do not state the source of an event. So
- * `type` 99999 or a `group` framework-* means the framework. A name that the vendor lists as a
- * hardware event means the device. All other events are of the runtime.
+ * host become counters with the names of hw/hw.h. Old files do not state the source of an event. In
+ * such a file, an event with `type` 99999 or a `group` framework-* is from the framework. An event
+ * with a name that the vendor lists as a hardware event is from the device. All others are from the
+ * runtime.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -263,9 +264,9 @@ keep_guide_members(sysprof *prof, const row_identity *id)
                      mrd_row_number(row, MRD_ROW_NC));
 }
 
-/* Sets the physical core of a device event from device_core_idx, which only newer files have. With
- * LNC 2, two physical cores form a logical core and run the same execution, so the logical core
- * does not tell the physical one. */
+/* Sets the physical core of a device event from device_core_idx, which only newer files have. In
+ * the configuration LNC 2, two physical cores form one logical core and run the same execution. So
+ * the number of the logical core does not determine the physical core. */
 static void
 find_physical_core(sysprof *prof, row_identity *id)
 {

@@ -196,8 +196,8 @@ take_instruction(xp *path, uint64_t program, mrd_bytes instruction)
     return err;
 }
 
-/* Reads the instructions of an HloProto. Its field 1 is the module, field 3 of that has the
- * computations, and their field 2 has the instructions. */
+/* Reads the instructions of an HloProto. Field 1 of the HloProto is the module. Field 3 of the
+ * module has the computations, and field 2 of a computation has its instructions. */
 static mrd_err
 take_program(xp *path, uint64_t program, mrd_bytes proto)
 {

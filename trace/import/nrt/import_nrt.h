@@ -121,11 +121,11 @@ mrd_err mrd_nrt_flush(mrd_nrt *nrt);
 void mrd_nrt_now(mrd_nrt *nrt, mrd_local_ns now);
 bool mrd_nrt_has_gaps(const mrd_nrt *nrt);
 mrd_err mrd_nrt_report_gaps(mrd_nrt *nrt, mrd_local_ns found_by);
-/* Must be called if the event numbers of the next document do not continue the numbers of the
- * previous one. A gap between the two documents is then no loss. */
+/* Must be called before a document with event numbers that do not continue the numbers of the
+ * previous document. A gap between these two documents is then not reported as a loss. */
 void mrd_nrt_apart(mrd_nrt *nrt);
-/* Must be called if events may be missing without a gap in the event numbers. The stop of any
- * pending start may then be lost. */
+/* Must be called if events may be missing although the event numbers have no gap. The reader then
+ * assumes that the stop of each pending start may be lost. */
 void mrd_nrt_doubt(mrd_nrt *nrt);
 /* Calls `call` for each start without a stop, with its time converted to host time. Skips starts
  * with a stop that may be lost, or with a device time that cannot be converted. The starts stay

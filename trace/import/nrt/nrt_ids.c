@@ -85,8 +85,8 @@ gaps_look(mrd_nrt *nrt, int64_t nc_idx, mrd_ev_ns ts, mrd_local_ns found_by)
     return err;
 }
 
-/* Calls gaps_look() if at least one gap may have to be reported. This test runs for each event, so
- * it is fast. */
+/* Calls gaps_look() if at least one gap may have to be reported. The test before the call is cheap,
+ * because it runs for each event. */
 static mrd_err
 gaps_tell(mrd_nrt *nrt, int64_t nc_idx, mrd_ev_ns ts, mrd_local_ns found_by)
 {

@@ -376,8 +376,9 @@ nrt_give_unfinished(mrd_nrt *nrt, uint32_t slot)
     return err;
 }
 
-/* Returns the table slot of the start (or stop) that belongs to this record. It has the same type,
- * and the same physical core if the record states one. MRD_OPEN_NONE if there is none. */
+/* Returns the table slot of the start (or stop) that belongs to this record. Both must have the
+ * same event type, and the same physical core if the record states one. Returns MRD_OPEN_NONE if
+ * there is none. */
 static uint32_t
 nrt_find_other(const mrd_nrt *nrt, const mrd_open_table *table, const nrt_record *rec)
 {
