@@ -42,8 +42,8 @@ namespace_inode(const char *path)
     return stat(path, &st) == 0 ? (uint64_t) st.st_ino : 0;
 }
 
-/* Returns field 22 of /proc/self/stat, the start time. It counts from the last ')', because the
- * command name (field 2) may contain blanks and brackets. */
+/* Returns field 22 of /proc/self/stat, the start time. The fields are counted from the last ')',
+ * because the command name (field 2) may contain blanks and brackets. */
 static uint64_t
 own_start(void)
 {

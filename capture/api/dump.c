@@ -26,7 +26,8 @@ static struct {
     char path[MRD_SETTING_TEXT];
     FILE *out; /* open from the first dump to the one with finished != 0 */
     int pid;   /* pid of the process that opened `out` */
-    bool any;  /* true after the first event, because the next one then needs a comma before it */
+    /* true after the first event was written, so that the next event is preceded by a comma */
+    bool any;
     /* Numbers of events: lost, written, and ends of spans that were dropped for lack of memory. */
     uint64_t lost, taken, endless;
     int set_by; /* pid of the process that set `path`; a child of fork writes to another file */
@@ -429,8 +430,8 @@ note_ring(void *ctx, mrd_ring_writer *writer)
     }
 }
 
-/* Lists the rings of the process. Allocates without the lock, because a signal handler that
- * interrupted malloc may wait for the lock. */
+/* Lists the rings of the process. Calls realloc only while it does not hold the process's lock. A
+ * signal handler that interrupted malloc may wait for that lock. */
 static void
 list_rings(ring_list *list)
 {

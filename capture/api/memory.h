@@ -1,11 +1,11 @@
 /*
- * capture/api/memory.h - counts memory for each scope that allocated it (docs/dev/seeds.md, row
- * C-22). Internal.
+ * capture/api/memory.h - counts memory for each scope that allocated it (feature C-22 of
+ * docs/dev/seeds.md). Internal.
  *
  * An allocation belongs to the innermost open annotation of its thread. Only the outermost
- * MRD_RING_OPEN_MAX scopes are searched. Calls of the runtime use up some of these scopes, but
- * memory is not attributed to them. A free on any thread is subtracted from the scope that
- * allocated the memory. Each change writes samples of these counters:
+ * MRD_RING_OPEN_MAX scopes are searched. Recorded calls of the Neuron runtime count towards this
+ * limit, but memory is never attributed to them. A free on any thread is subtracted from the scope
+ * that allocated the memory. Each change writes samples of these counters:
  *
  *     memory.PLACE.current/SCOPE      bytes held now          at each change.
  *     memory.PLACE.peak/SCOPE         maximum ever held       when it grows.
@@ -21,8 +21,8 @@
  * There are at most MRD_MEMORY_SCOPES scopes. All others are summed as "(further scopes)". At most
  * MRD_MEMORY_LIVE allocations are tracked at once, and further ones are counted as untracked. The
  * tables are allocated with mmap at the first allocation, and are empty in a child of fork. Signal
- * handlers must not call this module. A handler that interrupts it in the same thread changes no
- * scope, and its allocation is counted as untracked.
+ * handlers must not call this module. If a handler that interrupted the module calls it
+ * nevertheless, no scope changes, and the allocation is counted as untracked.
  *
  * Threads: any. A lock is held while values are changed and samples are written, so that the last
  * sample of a counter is its last value.

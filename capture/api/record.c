@@ -221,7 +221,7 @@ static_assert(2 * sizeof(mrd_rec_numeric) == MRD_RING_UNIT, "two numbers a unit"
 
 /* ---- one record ------------------------------------------------------------------------------ */
 
-/* `at` is the time of the event for the loss counters, `ticks` the time in the record. */
+/* `at` is the time with which a lost event is counted. `ticks` is the time in the record. */
 typedef struct {
     uint64_t ticks, at, value;
 } put_times;
@@ -337,8 +337,8 @@ put_args(mrd_ring_writer *writer, unsigned kind, const mrd_rec_what *what, put_t
     return other && put_long(writer, kind, what, at, args, n);
 }
 
-/* Like put_long, but also writes records without a body. It is fast for these, because nearly all
- * records are. */
+/* Like put_long, but also writes records without a body. It is fast for records without a body,
+ * because nearly all records have none. */
 static inline __attribute__((always_inline)) bool
 put(mrd_ring_writer *writer, unsigned kind, const mrd_rec_what *what, put_times at,
     const mrd_rec_arg *args, size_t n)

@@ -4,8 +4,8 @@
  *
  * Every call is cheap while its source is off, never blocks and never returns an error. Events that
  * cannot be recorded are counted in the ring. Calls are safe in signal handlers, after fork and
- * while the process exits. A signal handler that interrupts its thread while that writes a record
- * cannot record. Its event is counted as lost (cause NESTED). errno is preserved.
+ * while the process exits. A signal handler cannot record if it interrupted its thread in the
+ * middle of writing a record. Its event is then counted as lost (cause NESTED). errno is preserved.
  *
  * Threads  any. Each thread records into its own ring.
  */
@@ -162,7 +162,8 @@ size_t mrd_rec_ring_room(void);
 /* Sets the size of the calling thread's ring in data bytes, which is rounded up to a power of two.
  * Call it before the thread's first record. The thread that copies system traces uses it. */
 void mrd_rec_thread_ring_size(size_t bytes);
-/* Declares that readers read the calling thread's new ring after all other rings of the process. */
+/* Declares that readers must read the calling thread's new ring after all other rings of the
+ * process. */
 void mrd_rec_thread_ring_rest(void);
 
 #endif

@@ -190,8 +190,9 @@ mrd_regions_clear(mrd_region *regions, size_t count)
     return MERIDIAN_OK;
 }
 
-/* Calls fn for every region with this name. Calls that return NOTFOUND do not count. Returns the
- * last error of the others, OK if they had none, and NOTFOUND if there are no others. */
+/* Calls fn for every region with this name. A call that returns NOTFOUND is ignored, because the
+ * calling thread had not started that region. Returns NOTFOUND if all calls were ignored, otherwise
+ * the last error, or OK if there was none. */
 static int
 each_named(mrd_region *regions, size_t count, const char *name, int (*fn)(mrd_region *))
 {

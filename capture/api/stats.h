@@ -1,6 +1,6 @@
 /*
- * capture/api/stats.h - sums up statistics per name (docs/dev/seeds.md, rows C-11, C-16 ... C-19).
- * Internal.
+ * capture/api/stats.h - sums up statistics per name (features C-11 and C-16 to C-19 of
+ * docs/dev/seeds.md). Internal.
  *
  * Durations are kept in ticks and converted to nanoseconds when they are printed. The mean of a
  * counter is weighted by time: each value counts for the time until the next sample, and the last

@@ -1,5 +1,5 @@
-/* Keeps the list of loaded models and the captures of models (mrd_models_* in meridian.h;
- * docs/dev/seeds.md, rows D-07 ... D-12). */
+/* Keeps the list of loaded models and the captures of models (mrd_models_* in meridian.h; features
+ * D-07 to D-12 of docs/dev/seeds.md). */
 #include "capture/api/api.h"
 
 #include <errno.h>

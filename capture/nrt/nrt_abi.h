@@ -5,8 +5,8 @@
  *
  * Used by   the hooks of libmeridian, which forward calls to the program's runtime, the simulated
  *           runtime in sim/nrt, the example workloads and tests.
- * Versions  nrt_* have NRT_2.0.0. The asynchronous interface, nrta_*, changed with SDK 2.29 and is
- *           in capture/nrt/nrta_abi.h.
+ * Versions  the functions nrt_* have the symbol version NRT_2.0.0. The asynchronous interface,
+ *           nrta_*, changed with SDK 2.29 and is in capture/nrt/nrta_abi.h.
  * Status    a function returns NRT_STATUS unless its comment says otherwise. Before nrt_init most
  *           functions return NRT_UNINITIALIZED, and after nrt_close they return NRT_CLOSED.
  */
@@ -398,7 +398,7 @@ NRT_LAYOUT(sizeof(ndebug_stream_payload_debug_tensor_read_t) == 1024);
       (int32_t vnc, uint32_t g_device_id, uint32_t g_device_count, uint32_t rank_input_size,         \
        void *input, void *output),                                                                   \
       (vnc, g_device_id, g_device_count, rank_input_size, input, output))                            \
-    /* the rest of the machine */                                                                    \
+    /* network, host addresses and device memory */                                                  \
     R(void *, nrt_get_libnccl_net, (int *err, char *message, size_t message_size),                   \
       (err, message, message_size))                                                                  \
     R(NRT_STATUS, nrt_get_attached_efa_bdf, (const void *va, char *bdf, size_t *len),                \
@@ -461,7 +461,7 @@ NRT_LAYOUT(sizeof(ndebug_stream_payload_debug_tensor_read_t) == 1024);
     R(NRT_STATUS, nrt_profile_continuous_save,                                                       \
       (uint32_t vnc, nrt_profile_continuous_options_t * options), (vnc, options))                    \
     R(NRT_STATUS, nrt_profile_continuous_stop, (void), ())                                           \
-    /* inspect */                                                                                    \
+    /* inspect: the capture that the runtime makes itself */                                         \
     R(NRT_STATUS, nrt_inspect_begin, (void), ())                                                     \
     R(NRT_STATUS, nrt_inspect_begin_with_options, (nrt_inspect_config_t * options), (options))       \
     R(NRT_STATUS, nrt_inspect_stop, (void), ())                                                      \

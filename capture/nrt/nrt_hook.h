@@ -220,8 +220,8 @@ const char *mrd_nrt_continuous_reason(NRT_STATUS status);
 
 /* ---- nrt_late.c: the runtime opens and closes, and recording may start in between ------------ */
 
-void mrd_nrt_opened(void);  /* after nrt_init succeeded */
-void mrd_nrt_closing(void); /* before nrt_close */
+void mrd_nrt_opened(void);  /* called after nrt_init has succeeded */
+void mrd_nrt_closing(void); /* called before nrt_close */
 /* Loads the runtime, because nrt_init found none. If that fails, prints advice once. */
 void mrd_nrt_bring(void);
 

@@ -189,7 +189,7 @@ register_late(void)
     mrd_proc_late = (mrd_proc_late_calls){ turned_on, mrd_nrt_trace_flush, lacks };
 }
 
-/* ---- a runtime that the linker dropped -------------------------------------------------------- */
+/* ---- loading a runtime that the linker left out ---------------------------------------------- */
 
 void
 mrd_nrt_bring(void)

@@ -78,7 +78,7 @@ mrd_nrt_options_defaults(const void *of)
 }
 
 /* Returns true if the options enable an activity. Also returns true if this runtime has no function
- * to tell. */
+ * that lists the enabled activities. */
 static bool
 has_activity(const nrt_inspect_config_t *of)
 {

@@ -1,15 +1,17 @@
 /*
  * Finds the functions of the real runtime, which the hooks call.
  *
- * Usual case: the program or one of its libraries links libnrt. The hooks come first in the global
- * scope, and the runtime is "next". When Python loads a plug-in with RTLD_LOCAL, the plug-in's
- * references still bind to the hooks, but the runtime is in no scope that "next" searches. Then it
- * is looked up by its soname, which finds the loaded copy and never loads one.
+ * Usually the program or one of its libraries links libnrt. The hooks then come first in the global
+ * scope, and dlsym with RTLD_NEXT finds the functions of the runtime. If Python loads a plug-in
+ * with RTLD_LOCAL, the plug-in's references still bind to the hooks, but RTLD_NEXT does not search
+ * the scope of the runtime. This file then looks the runtime up by its soname with RTLD_NOLOAD.
+ * That finds the loaded copy and never loads another one.
  *
- * dlsym is interposed as well. A program that loads libnrt itself and looks up its functions by
- * name (as ctypes does) would otherwise bypass the hooks. All other look-ups jump to the real dlsym
- * with the caller's return address unchanged, which RTLD_NEXT needs. Nothing of this happens if
- * capture is off for good (MERIDIAN_ENABLE=0, MERIDIAN_CAPTURE=none).
+ * This library also replaces dlsym. A program that loads libnrt itself and looks up its functions
+ * by name (as ctypes does) would otherwise bypass the hooks. All other look-ups jump to the real
+ * dlsym with the caller's return address unchanged, which RTLD_NEXT needs. If the environment
+ * forbids capture (MERIDIAN_ENABLE=0 or MERIDIAN_CAPTURE=none), every look-up goes to the real
+ * dlsym.
  */
 #include "capture/nrt/nrt_hook.h"
 

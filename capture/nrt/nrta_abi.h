@@ -109,7 +109,7 @@ typedef enum {
     R(NRT_STATUS, P##is_completed, (nrta_seq_t seq, bool *is_completed), (seq, is_completed))      \
     R(NRT_STATUS, P##get_sequence, (uint32_t lnc, nrta3_xu_t xu, int queue, nrta_seq_t *seq),      \
       (lnc, xu, queue, seq))                                                                       \
-    /* from SDK 2.30 on; fd -1 ends it */                                                          \
+    /* from SDK 2.30 on; an fd of -1 ends the notifications */                                     \
     R(NRT_STATUS, P##event_register_seq_id_completion, (nrta_seq_t seq, int fd), (seq, fd))        \
     R(NRT_STATUS, P##event_register_xu_completion, (int lnc, nrta3_xu_t xu, int queue, int fd),    \
       (lnc, xu, queue, fd))

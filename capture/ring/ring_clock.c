@@ -6,11 +6,11 @@
 
 #define CAL_TRIES 5
 /* Largest plausible error of the map from ticks to nanoseconds: 1 ms. If a clock reading differs by
- * more from the map's prediction, one of the two clocks has jumped. Smaller differences come from
- * the estimated rate. */
+ * more from the map's prediction, one of the two clocks has jumped. Smaller differences are errors
+ * of the estimated rate. */
 #define STEP_NS 1000000
-/* A reading that differs from the map's prediction bends the map. Its error is gone after 250 ms,
- * without a step in the converted times. */
+/* If a reading differs from the map's prediction, the map does not jump to the reading. It
+ * approaches the reading gradually, and reaches it after this many ns. */
 #define SLEW_NS 250000000
 
 __attribute__((cold, noinline)) uint64_t

@@ -2,12 +2,12 @@
  * capture/ring/ring_clock.h - converts ticks of a ring to CLOCK_MONOTONIC_RAW nanoseconds, in
  * integer arithmetic and with a bound of the error. It also reads the clocks for writer and reader.
  *
- * The kernel derives RAW from the TSC by a constant factor, so the map is a straight line with two
- * unknown parameters. The longer the time between two readings of both clocks (mrd_ring_cal), the
- * more exact the rate. The map is a chain of line segments. A reading that the current segment
- * predicts within the reading's width changes nothing. A reading that contradicts the current
- * segment starts a new segment at the newest converted tick. This keeps the map continuous and
- * monotone, and earlier results stay the same.
+ * The kernel derives RAW from the TSC by a constant factor. The map from ticks to RAW is therefore
+ * a straight line with two unknown parameters. The longer the time between two readings of both
+ * clocks (mrd_ring_cal), the more exact the rate. The map is a chain of line segments. A reading
+ * that the current segment predicts within the reading's width changes nothing. A reading that
+ * contradicts the current segment starts a new segment at the newest converted tick. This keeps the
+ * map continuous and monotone, and earlier results stay the same.
  *
  * Threads  a mrd_ring_clock belongs to one thread; mrd_ring_cal_read is async-signal-safe.
  */

@@ -1,9 +1,9 @@
 /*
  * capture/ring/ring_dict.h - the reader's copy of a ring's dictionary. Internal to the reader.
  *
- * The caller copies new dictionary bytes into borrow_room(), then calls mrd_ring_dict_take, which
- * validates them. Memory: the dictionary's declared length (at most MRD_RING_DICT_MAX) and indexes
- * by id (at most MRD_RING_NAMES_MAX entries).
+ * The caller copies new dictionary bytes into `bytes`, after the first `used` bytes, and then calls
+ * mrd_ring_dict_take, which validates them. Memory: the dictionary's declared length (at most
+ * MRD_RING_DICT_MAX) and indexes by id (at most MRD_RING_NAMES_MAX entries).
  */
 #ifndef MRD_CAPTURE_RING_RING_DICT_H
 #define MRD_CAPTURE_RING_RING_DICT_H

@@ -13,8 +13,8 @@ typedef struct {
     const char *proc_dir; /* borrowed */
     int32_t pid;          /* pid in the owner's own pid namespace */
     uint64_t start_ticks;
-    /* Add this to the process's start time in our /proc to get start_ticks. It is not 0 if the
-     * owner has another time namespace. */
+    /* Add this to the process's start time in the reader's /proc to get start_ticks. It is not 0 if
+     * the owner has another time namespace. */
     mrd_dur_ns start_ahead_ns;
     uint64_t pid_ns;
     uint64_t inode;

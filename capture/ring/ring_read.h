@@ -106,7 +106,7 @@ mrd_str mrd_ring_ident(const mrd_ring_reader *reader, const char *key);
 
 typedef enum {
     MRD_RING_MORE,  /* *ret_event is the next record */
-    MRD_RING_AGAIN, /* caught up; more may come */
+    MRD_RING_AGAIN, /* all records so far were returned; more may follow */
     MRD_RING_END,   /* the owner exited (or closed the ring) and everything was read */
     MRD_RING_LOST,  /* *ret_event reports lost events: flags is the cause, value the number */
     MRD_RING_BAD,   /* the ring is invalid, `why` has the position; later calls return BAD, too */

@@ -161,8 +161,8 @@ mrd_ring_reserve_short(mrd_ring_writer *writer, size_t len, uint64_t ts)
     return (mrd_ring_rec *) (void *) (writer->data + at);
 }
 
-/* The release order makes the record's bytes visible before `head`. It pairs with get_live in
- * ring_read.c. */
+/* Commits a reserved record, so that the reader can see it. The release order makes the record's
+ * bytes visible before `head`. It pairs with get_live in ring_read.c. */
 static inline void
 mrd_ring_commit(mrd_ring_writer *writer, size_t len)
 {
