@@ -344,8 +344,8 @@ typedef struct {
     void *self;
     CURL *curl;
     uint64_t resumed, got;
-    /* size of the whole file, from a server that has no more bytes than the part file; 0 if
-     * unknown */
+    /* size of the whole file; the server states it if the part file already has all bytes (status
+     * 416); 0 if unknown */
     uint64_t total;
     bool started; /* true after the reply's status was handled */
     mrd_buf refused;

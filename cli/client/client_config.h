@@ -14,7 +14,7 @@
  * This token is sent only to the server of the configuration file. Without that file, it is sent
  * only to this machine.
  *
- * Threads: none.
+ * Threads: one.
  */
 #ifndef MRD_CLI_CLIENT_CLIENT_CONFIG_H
 #define MRD_CLI_CLIENT_CLIENT_CONFIG_H

@@ -247,8 +247,9 @@ mrd_cluster_wait(mrd_client *client, const char *id, mrd_dur_ns limit, mrd_dur_n
     }
 }
 
-/* Returns how many events the nodes have recorded and not dropped, as an estimate of how many will
- * be stored. A flight recorder stores far fewer in the end. */
+/* Returns how many events the nodes have recorded and not dropped, as an estimate of how many the
+ * aggregator will store. It is far too high for a flight recorder, whose nodes keep events in
+ * memory and send them only after a trigger. */
 static uint64_t
 expected(const mrd_json *doc)
 {
@@ -319,7 +320,8 @@ is_ending(const mrd_json *doc)
     return mrd_cluster_in(doc, "merging|complete|failed");
 }
 
-/* Returns a text about stored events that merges could not read, or "" if there are none. */
+/* Returns a text about stored events that could not be read when the profile was merged, or "" if
+ * there are none. */
 static const char *
 damage_text(const mrd_json *node, char *text, size_t size)
 {
@@ -656,7 +658,8 @@ files_whole(const mrd_json *node, const char *command)
     return false;
 }
 
-/* Prints data of the node that was not read. Returns true if everything was read. */
+/* Prints which data of the node the agent could not read. Returns true if the agent read
+ * everything. */
 static bool
 unread_whole(const mrd_json *node, const char *command)
 {

@@ -1,7 +1,7 @@
 /*
- * cli/client/cluster.h - shared by the subcommands for clusters: finds a session by name, requests
- * one, waits for its states, prints it, fetches its files. All use the aggregator through
- * cli/client/client.h. docs/reference/http.md describes the API.
+ * cli/client/cluster.h - functions that the subcommands for clusters share. They find a session by
+ * its name, request a new session, wait for its states, print it, and fetch its files. They reach
+ * the aggregator through cli/client/client.h. docs/reference/http.md describes the API.
  *
  * Text from the aggregator is not trusted: control characters are not printed on the terminal.
  * Threads: one.
@@ -50,8 +50,9 @@ void mrd_cluster_print_list(const mrd_json *doc, const char *key, bool json,
 /* Prints one line of untrusted text. Control characters become '?'. */
 void mrd_cluster_say(FILE *to, const char *text);
 /* Returns a member or an element of an answer as text for a message. The text has at most 511
- * bytes, and control characters become '?'. It is valid until seven further calls. Messages must
- * print text of an answer only through these functions (test cli/hostile_text). */
+ * bytes, and control characters become '?'. It stays valid during the next seven calls of these
+ * functions. Messages must print text of an answer only through these functions (test
+ * cli/hostile_text). */
 const char *mrd_cluster_shown(const mrd_json *object, const char *key, const char *def);
 const char *mrd_cluster_shown_at(const mrd_json *array, size_t i);
 /* Prints an answer as JSON. Characters that a terminal would interpret are escaped. */
@@ -135,8 +136,8 @@ mrd_err mrd_cluster_again(mrd_client *client, const char *id, mrd_json **doc, mr
  * on stderr. Pending data of an open session does not count as missing. */
 bool mrd_cluster_whole(const mrd_json *doc, const char *command);
 
-/* Gets the state of the session now or, with a `wait` above 0, when the session is over. Then waits
- * at most for the time `wait`. Stores the answer in *ret_doc like mrd_cluster_wait. */
+/* Gets the state of the session. If `wait` is above 0, first waits until the session is over, but
+ * at most for this time. Stores the answer in *ret_doc like mrd_cluster_wait. */
 mrd_err mrd_cluster_end(mrd_client *client, mrd_dur_ns patience, const char *id, mrd_dur_ns wait,
                         mrd_json **ret_doc, mrd_why *why);
 /* Returns the exit status of a command for a session: failed if the session failed, incomplete if

@@ -1,5 +1,6 @@
-/* `meridian fetch SESSION`: downloads finished files, resumes and verifies them, or downloads a
- * slice that is made for the request. */
+/* `meridian fetch SESSION`: downloads the finished files of a session, resumes interrupted
+ * downloads and verifies the files. With a time range or a selection of nodes, downloads a file
+ * that the aggregator makes for this request. */
 #include <errno.h>
 #include <inttypes.h>
 #include <sys/stat.h>
@@ -374,9 +375,9 @@ profile_state(mrd_client *client, const char *id, bool *ret_finished, size_t *re
     return MRD_OK;
 }
 
-/* Downloads a Perfetto trace that may have several files. Of a finished profile, downloads each
- * file, the first one last. Otherwise downloads an archive of all files, which is made for this
- * request. */
+/* Downloads a Perfetto trace that may have several files. If the profile is finished, downloads
+ * each of its files, and the first file last. Otherwise downloads an archive of all files, which is
+ * made for this request. */
 static mrd_err
 fetch_perfetto(mrd_client *client, const char *id, mrd_buf *path, const char *to,
                const mrd_fetch_options *options, mrd_json *list, mrd_why *why)

@@ -1,4 +1,5 @@
-/* `meridian hangs`: lists jobs that make no progress, and the rank that causes this. */
+/* `meridian hangs`: lists jobs that make no progress, and the rank that causes this. A verdict is
+ * the aggregator's statement about one job. */
 #include <stdio.h>
 #include <string.h>
 
@@ -68,8 +69,8 @@ put_row(mrd_text_table *texts, const mrd_json *json)
     mrd_text_table_cell(texts, "%s", mrd_json_str(json, "reason", ""));
 }
 
-/* Prints the stacks of a verdict line by line. The text comes from a node, so control characters
- * are removed for the terminal. */
+/* Prints the stacks of the threads that a verdict contains, line by line. The text comes from a
+ * node, so control characters are removed for the terminal. */
 static void
 put_stacks(const mrd_json *json)
 {

@@ -17,7 +17,7 @@
 
 #define ALIGN_PATIENCE (30 * MRD_SEC)
 #define ORDER_SECONDS  "60" /* seconds of recording in which the barriers are checked */
-/* times the median step; load on the machine alone makes steps up to 10 times slower */
+/* A slow step takes this many times the median. Load alone causes at most 10 times. */
 #define SLOW_STEP   12
 #define SLOW_FACTOR "120" /* factor for the slow core; a much larger one would cause a hang */
 /* maximum tries to cause a trigger; a node reports slow steps only once in 10 s */

@@ -34,8 +34,8 @@ has_instance(const mrd_catalog *cat, const mrd_process *process)
     return !mrd_str_is(mrd_catalog_text(cat, process->instance_id), "unknown");
 }
 
-/* Returns the input file of a process if its identity was invented for this input. Returns NULL if
- * the input stated the identity, or if an earlier merge made it. */
+/* Returns the input file of a process if the process has an identity that was made up for this
+ * input. Returns NULL if the input stated the identity, or if an earlier merge made it. */
 static const mrd_input *
 input_of(const mrd_catalog *cat, const mrd_process *process)
 {

@@ -1,6 +1,7 @@
 /*
- * cli/view/align.h - the clocks of the input streams. Describes them for every output, and can
- * align inputs by their collectives if there are no probes.
+ * cli/view/align.h - the clocks of the input streams. Describes these clocks for every output. If
+ * no clock probes were recorded, it can align inputs by their collectives, which are operations
+ * that the ranks of a group do together.
  *
  *   unit         All processes that share a clock: all processes of a known instance, otherwise all
  *                processes of an input file.

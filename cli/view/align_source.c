@@ -61,9 +61,9 @@ map_time(mrd_alignment *alignment, uint32_t u, int64_t local, uint32_t *bound)
     return there.ns;
 }
 
-/* Returns true if an event of the reference unit is near a step of any clock. The reference's clock
- * is right by definition. A step may still be its own, and then shows as a step of the other
- * clocks. */
+/* Returns true if an event of the reference unit is near a step of any clock. The clock of the
+ * reference unit defines session time. If it jumps itself, all other clocks therefore seem to
+ * jump. */
 static bool
 is_beside_break(const mrd_alignment *alignment, uint32_t u, mrd_ev_ns session)
 {

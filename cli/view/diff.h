@@ -9,7 +9,8 @@
  * Differs  both conditions hold:
  *          - A difference like this by chance has a probability below 1 - level. The level holds
  *            for all tests of the comparison together (Holm).
- *          - The change is at least the part min_change of a step (of a call, without steps).
+ *          - The change is at least min_change times the duration of a step. In traces without
+ *            steps, it is at least min_change times the duration of a call.
  *
  * Threads: one.
  */
@@ -118,9 +119,9 @@ typedef struct {
      * rank. Positive means in the same direction as the change of the step. */
     double part_change[MRD_DIFF_PARTS];
     /* True if this rank explains the change of the step: the other ranks wait for it, or no longer
-     * do. `beyond` is how much more its time changed than the time of the median rank, in ns. It is
-     * at least half of the step's change. Unless `part` is MRD_DIFF_TRANSFER, it is also more than
-     * chance explains. */
+     * do. `beyond` is how much more its time changed than the time of the median rank, in ns.
+     * `beyond` is at least half of the step's change. Unless `part` is MRD_DIFF_TRANSFER, `beyond`
+     * is also more than chance explains. */
     bool is_cause;
     double beyond;
     mrd_diff_part part; /* the part that changed most; only valid if is_cause is set */
