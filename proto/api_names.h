@@ -3,8 +3,8 @@
  * name in the previous release.
  *
  * Code that reads such a document calls mrd_api_present_names first, so that no other code has to
- * handle the old names. A row of the table is deleted in the second release after the renaming
- * (docs/reference/http.md, Renamed members).
+ * handle the old names. A row of the table is deleted in the second release after the member was
+ * renamed (docs/reference/http.md, Renamed members).
  */
 #ifndef MRD_PROTO_API_NAMES_H
 #define MRD_PROTO_API_NAMES_H

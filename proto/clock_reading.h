@@ -2,8 +2,7 @@
  * proto/clock_reading.h - converts a reading of the node's clocks (hw/hostclock.h) to the protobuf
  * message that is sent and stored.
  *
- * The struct holds pointers to its own members, so do not copy or move it after filling it.
- * Threads: one at a time.
+ * The struct holds pointers to its own members, so do not copy or move the struct after filling it.
  */
 #ifndef MRD_PROTO_CLOCK_READING_H
 #define MRD_PROTO_CLOCK_READING_H

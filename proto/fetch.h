@@ -3,7 +3,7 @@
  * waits for the answer.
  *
  * Size and duration of the answer are limited, and redirections are not followed. The call blocks,
- * so it needs its own thread. Threads: any.
+ * so it needs its own thread. Any thread may call these functions.
  */
 #ifndef MRD_PROTO_FETCH_H
 #define MRD_PROTO_FETCH_H

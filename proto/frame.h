@@ -5,7 +5,7 @@
  * The header has everything that an aggregator needs to store a batch without decoding it: sender,
  * session, sequence number, local times, number of events. All integers are little-endian. Header
  * and body each have a CRC-32C. Decoding checks every field against the limits below before it
- * allocates memory. Threads: stateless.
+ * allocates memory. Any thread may call these functions.
  */
 #ifndef MRD_PROTO_FRAME_H
 #define MRD_PROTO_FRAME_H
@@ -55,7 +55,8 @@ typedef enum {
     MRD_FRAME_TYPES
 } mrd_frame_type;
 
-/* "batch" and other static names; "unknown" for other values */
+/* Returns the name of a frame type as a static text, such as "batch"; "unknown" for other
+ * values. */
 const char *mrd_frame_type_text(uint8_t type);
 
 /* How the head and the columns of a batch are compressed. The values are part of the wire format. 1

@@ -12,14 +12,14 @@
  * the control channel again at once.
  *
  * URLs: tcp://host:port, tls+tcp://host:port (proto/nng/tls.h), inproc://name, ipc:///path. Agents
- * dial in the background, without end and with random backoff. Nodes do not listen. If a received
- * message is larger than MRD_FRAME_MAX (MRD_FRAME_ANSWER_MAX on the control channel), the transport
- * closes the connection.
+ * connect in the background, and retry with random backoff until they succeed. Agents do not listen
+ * on any port. If a received message is larger than MRD_FRAME_MAX (MRD_FRAME_ANSWER_MAX on the
+ * control channel), the transport closes the connection.
  *
  * Process rules (docs/reference/wire.md section 8): daemonise before the first mrd_link_* call and
- * never fork after it, because NNG aborts in the child. Threads: every function may be called from
- * any thread unless its comment says otherwise. There are no callbacks. Events wait in a queue,
- * which has a descriptor to poll.
+ * never fork after it, because NNG aborts in the child. Any thread may call any function unless the
+ * function's comment says otherwise. There are no callbacks. Events wait in a queue, which has a
+ * descriptor to poll.
  */
 #ifndef MRD_PROTO_LINK_H
 #define MRD_PROTO_LINK_H
@@ -138,7 +138,8 @@ typedef struct mrd_server mrd_server;
 typedef struct {
     const char *data_url, *control_url; /* control_url is NULL for no control channel */
     mrd_link_tls tls;
-    unsigned contexts; /* maximum requests that wait for an answer at once; 0 means 64 */
+    /* maximum number of requests that wait for an answer at the same time; 0 means 64 */
+    unsigned contexts;
     /* Maximum number of connected agents. 0 means the number that the limit of open files allows.
      * MRD_SERVER_WAITING more may connect, so that the caller can send them a refusal. Further
      * connections are closed at once and counted. */
@@ -203,7 +204,7 @@ size_t mrd_server_unaccepted_bytes(const mrd_server *server);
 /* Returns how many connections were closed because unaccepted connections held too much memory. */
 uint64_t mrd_server_unaccepted_closed(const mrd_server *server);
 unsigned mrd_server_max_connections(const mrd_server *server);
-/* number of connections that were refused because of a limit */
+/* Returns the number of connections that were refused because of a limit. */
 uint64_t mrd_server_refused(const mrd_server *s);
 
 /*

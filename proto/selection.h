@@ -3,7 +3,8 @@
  * of an mrd_select.
  *
  * Each list chooses by one property, and an empty list chooses everything. An empty text in a list
- * of namespaces or clusters chooses processes that have none. Threads: stateless.
+ * of namespaces or clusters chooses processes that have no namespace or cluster. Any thread may
+ * call these functions.
  */
 #ifndef MRD_PROTO_SELECTION_H
 #define MRD_PROTO_SELECTION_H
@@ -11,7 +12,8 @@
 #include "base/jobid.h"
 #include "proto/session_params.h"
 
-/* A node accepts at most this number of texts and of numbers in one list of a selection. */
+/* A node accepts at most this number of texts, and this number of numbers, in one list of a
+ * selection. */
 #define MRD_SELECT_WORDS   1024
 #define MRD_SELECT_NUMBERS 65536
 

@@ -574,7 +574,8 @@ put_field(const mrd_session_param *row, const mrd_session_params *params, Mrd__C
     void *field = (void *) ((uintptr_t) to + row->field - 1);
 
     if (row->kind == MRD_PARAM_TEXT)
-        *(char **) field = (char *) (uintptr_t) text_of(row, params); /* packing only reads */
+        /* the cast is harmless, because packing only reads the text */
+        *(char **) field = (char *) (uintptr_t) text_of(row, params);
     else if (row->kind == MRD_PARAM_CHOICE)
         *(int *) field = (int) number(row, params);
     else

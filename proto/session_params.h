@@ -11,8 +11,8 @@
  *   LIST    mrd_strlist    list of words                    a label for each
  *
  * A row with `field` uses that field of the message Control instead of a label. Missing parameters
- * have their defaults. Agents ignore unknown labels, which come from newer aggregators. Threads:
- * stateless.
+ * have their defaults. Agents ignore unknown labels, which come from newer aggregators. Any thread
+ * may call these functions.
  */
 #ifndef MRD_PROTO_SESSION_PARAMS_H
 #define MRD_PROTO_SESSION_PARAMS_H
@@ -152,7 +152,7 @@ mrd_session_tag(uint64_t session)
     return (session & INT32_MAX) == 0 ? 1 : (int32_t) (session & INT32_MAX);
 }
 /* Sets one parameter from text, as an option of `meridian start` would. `request` is its name in a
- * request. For programs that send requests. Errors: INVALID, RANGE, LIMIT, NOMEM. */
+ * request. This is for programs that send requests. Errors: INVALID, RANGE, LIMIT, NOMEM. */
 mrd_err mrd_session_params_set(mrd_session_params *params, const char *request, const char *text,
                                mrd_why *why);
 

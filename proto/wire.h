@@ -3,7 +3,7 @@
  *
  * protobuf-c generates the structs (for example Mrd__Hello, initialised with MRD__HELLO__INIT).
  * Only proto/wire.c calls protobuf-c. The total memory of a decoded message is limited, and
- * mrd_msg_free frees it. Threads: stateless.
+ * mrd_msg_free frees it. Any thread may call these functions.
  */
 #ifndef MRD_PROTO_WIRE_H
 #define MRD_PROTO_WIRE_H

@@ -13,7 +13,7 @@
  *           mrd_event_order. Their tracks and strings are ids of the reader's catalog.
  *
  * Limits: proto/frame.h and MRD_BATCH_* below. The reader checks everything in a frame before it
- * uses it or allocates memory for it. Threads: an object belongs to one thread at a time.
+ * uses it or allocates memory for it. Only one thread at a time may use an object.
  */
 #ifndef MRD_PROTO_BATCH_BATCH_H
 #define MRD_PROTO_BATCH_BATCH_H
@@ -66,8 +66,8 @@ void mrd_batch_free(mrd_batch *batch);
  * After an error the batch is unchanged.
  */
 mrd_err mrd_batch_push(mrd_batch *batch, const mrd_event *ev);
-/* Adds a simultaneous reading of two clocks to a batch that does not use the RAW clock. The batch
- * keeps the newest 1024 readings. */
+/* Adds a simultaneous reading of two clocks to a batch whose times are not of CLOCK_MONOTONIC_RAW.
+ * The batch keeps the newest 1024 readings. */
 mrd_err mrd_batch_cross(mrd_batch *batch, const mrd_cross_read *read);
 
 uint32_t mrd_batch_events(const mrd_batch *batch);
@@ -80,7 +80,7 @@ void mrd_batch_reach(mrd_batch *batch, int64_t last_ns);
 
 /*
  * Appends all pushed events as a frame to `to` and empties the batch. The caller sets agent, epoch,
- * session and seq in *ids; on success it holds the complete header. Batches with fewer than
+ * session and seq in *ids. On success *ids is the complete header. Batches with fewer than
  * MRD_BATCH_COMPRESS_MIN events are never compressed. Errors: EMPTY, NOMEM, LIMIT. On an error the
  * batch is unchanged.
  */
@@ -112,9 +112,9 @@ void mrd_batch_reader_free(mrd_batch_reader *reader);
 
 /*
  * Sets the node to which all processes of further batches are attributed. `instance_id` is
- * borrowed. NULL means the node that the head of each batch names. A receiver should set it,
- * because it knows the sender better than the head does. mrd_batch_info.foreign reports that a head
- * names another node.
+ * borrowed. NULL means the node that the head of each batch names. A receiver should set the node,
+ * because the connection identifies the sender more reliably than the head. mrd_batch_info.foreign
+ * reports that a head names another node.
  */
 void mrd_batch_reader_of(mrd_batch_reader *reader, const char *instance_id);
 /*

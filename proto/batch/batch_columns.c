@@ -213,12 +213,12 @@ typedef struct {
     mrd_buf *to;
     mrd_varints_put *varints;
     /* One bit 1 << COL_ for each column. In `used` it means that some form has an entry in the
-     * column, in `all` that every form has one. */
+     * column, in `all` that every form has an entry. */
     uint32_t used, all;
 } writer;
 
-/* Returns whether row i has an entry in the optional column `field`. If `all` is set, every row
- * has. */
+/* Returns whether row i has an entry in the optional column `field`. If `all` is set, every row has
+ * an entry. */
 static inline bool
 has(const writer *w, bool all, uint32_t i, unsigned field)
 {
@@ -271,7 +271,8 @@ static bool
 has_lzcnt(void)
 {
     enum { UNKNOWN, NO, YES };
-    static atomic_int known; /* atomic only for form: concurrent threads compute the same answer */
+    /* atomic to avoid a formal data race; concurrent threads compute the same answer */
+    static atomic_int known;
     int has = atomic_load_explicit(&known, memory_order_relaxed);
     unsigned a, b, c, d;
 
@@ -522,7 +523,8 @@ write_text(const writer *w)
     return true;
 }
 
-/* Returns the list of values (VAL_) that a column is written from. Returns VALS if it has none. */
+/* Returns the list of values (VAL_) with the entries of a column. Returns VALS if no list has
+ * them. */
 static int
 values_of(unsigned field)
 {

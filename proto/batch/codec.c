@@ -40,7 +40,8 @@ mrd_codec_slots(mrd_codec *codec, size_t n)
     if (!MRD_VEC_ROOM(codec->slots[0], 0, a, n) || !MRD_VEC_ROOM(codec->slots[1], 0, b, n) ||
         !MRD_VEC_ROOM(codec->offsets, 0, c, n))
         return false;
-    codec->slots_cap = n; /* stored only now, so that a failed allocation leaves the old capacity */
+    /* set only here, so that the old capacity stays valid if an allocation fails */
+    codec->slots_cap = n;
     return true;
 }
 
@@ -176,7 +177,7 @@ better_way(size_t len, const size_t by[MRD_PACK_STORE])
 }
 
 /* Compresses in all ways, stores the best way in *habit, and writes the result. Each time the same
- * way wins again, the number of batches until the next comparison doubles, up to HABIT_MAX. */
+ * way is best again, the number of batches until the next comparison doubles, up to HABIT_MAX. */
 static size_t
 pack_compared(mrd_codec *codec, mrd_bytes src, mrd_habit *habit, uint8_t *to, size_t room)
 {

@@ -3,8 +3,8 @@
  * cause.
  *
  * Gaps of one cause that touch are joined. When the list is full, the two nearest gaps of one cause
- * are joined. `merged` then says that a gap may include times at which nothing was lost. Threads:
- * one at a time.
+ * are joined. `merged` then says that a gap may include times at which nothing was lost. Only one
+ * thread at a time may use a list.
  */
 #ifndef MRD_PROTO_BATCH_GAPS_H
 #define MRD_PROTO_BATCH_GAPS_H
@@ -15,8 +15,9 @@
 
 #include "base/clock.h"
 
-/* Maximum number of gaps in the list. There are fewer causes of loss than this. There may be more
- * pairs of a cause and `marked`. */
+/* Maximum number of gaps in the list. There are fewer causes of loss than this, but there may be
+ * more combinations of a cause and `marked`. So two gaps that differ in these are joined only in
+ * rare cases. */
 #define MRD_GAPS_MAX 24u
 
 typedef struct {

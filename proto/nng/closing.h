@@ -4,7 +4,7 @@
  *
  * NNG closes connections on one thread per process. If this thread hangs (proto/nng/README.md
  * explains the fault), nng_close never returns. The functions here wait for a limited time, and
- * mrd_link_stuck (proto/nng/canary.c) detects the hang. Threads: any.
+ * mrd_link_stuck (proto/nng/canary.c) detects the hang. Any thread may call these functions.
  */
 #ifndef MRD_PROTO_NNG_CLOSING_H
 #define MRD_PROTO_NNG_CLOSING_H
@@ -19,8 +19,8 @@
  * run, so their data must stay allocated (mrd_nng_keep).
  */
 bool mrd_nng_close(nng_socket socket);
-/* Keeps a pointer reachable until the process ends, so that leak checkers do not report memory that
- * cannot be freed. */
+/* Stores a pointer until the process ends, so that leak checkers do not report memory that cannot
+ * be freed. */
 void mrd_nng_keep(void *p);
 
 #endif

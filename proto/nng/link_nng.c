@@ -45,7 +45,7 @@ dialer(nng_socket socket, const char *url, mrd_tls *tls, const char *server_name
     mrd_url at;
     int rv = 0;
 
-    if (mrd_url_parse(url, &at) == MRD_OK) /* on failure, NNG reports an error below */
+    if (mrd_url_parse(url, &at) == MRD_OK) /* if this fails, NNG reports the error below */
         (void) mrd_url_host(&at, host, sizeof(host));
     if (mrd_nng_wants_tls(url))
         rv = mrd_tls_nng_config(tls, server_name == NULL ? host : server_name, &cfg);
@@ -190,7 +190,7 @@ dial_control_anew(mrd_link *link)
     nng_dialer d;
 
     if (dialer(link->resp, link->control_url, link->tls, link->server_name, &d, NULL) != MRD_OK)
-        return; /* out of memory: the old dialer continues */
+        return; /* if out of memory, the old dialer continues to connect */
     (void) nng_dialer_close(link->control);
     link->control = d;
     (void) nng_dialer_start(d, NNG_FLAG_NONBLOCK);
@@ -222,7 +222,8 @@ on_welcome(mrd_link *link)
         (void) nng_dialer_set_ms(link->data, NNG_OPT_RECONNMINT, link->min_ms);
 }
 
-/* Handles the end of sending a request or of receiving its reply. */
+/* NNG calls this when a request was sent, when its reply was received, or when one of these
+ * failed. */
 static void
 request_cb(void *arg)
 {
@@ -256,8 +257,8 @@ request_cb(void *arg)
     pthread_mutex_unlock(&link->lock);
 }
 
-/* Handles a received survey, or the end of sending the answer to a survey. If out of memory, the
- * survey is lost and the aggregator receives no answer. */
+/* NNG calls this when a survey was received, or when the answer to a survey was sent. If out of
+ * memory, the survey is lost and the aggregator receives no answer. */
 static void
 survey_cb(void *arg)
 {
@@ -364,7 +365,8 @@ slot_close(slot *s)
     nng_aio_stop(s->aio); /* waits for the callback */
     nng_aio_free(s->aio);
     nng_ctx_close(s->ctx);
-    free(s->outcome); /* nng_aio_stop can end the aio without calling the callback that frees it */
+    /* nng_aio_stop can end the aio without calling the callback, which normally frees `outcome` */
+    free(s->outcome);
     s->outcome = NULL;
     s->open = false;
 }

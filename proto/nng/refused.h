@@ -2,7 +2,7 @@
  * proto/nng/refused.h - completes operations that NNG 1.5 refuses without calling their callback.
  * Only the link and the server use it. proto/nng/README.md describes this fault of NNG.
  *
- * Threads: any.
+ * Any thread may call these functions.
  */
 #ifndef MRD_PROTO_NNG_REFUSED_H
 #define MRD_PROTO_NNG_REFUSED_H

@@ -24,8 +24,9 @@
 
 #define HOLD_MAGIC 0x4d4c484cu
 
-/* States of a data connection. WAITS means that it exceeds max_connections. WITHIN means that it
- * counts in max_connections. ACCEPTED means that the aggregator has accepted the agent's hello. */
+/* States of a data connection. WAITS means that the connection exceeds max_connections and waits.
+ * WITHIN means that it counts in max_connections. ACCEPTED means that the aggregator has also
+ * accepted the agent's hello. */
 enum { CONN_WAITS, CONN_WITHIN, CONN_ACCEPTED };
 
 /* Maximum number of control connections of peers that are not accepted. Accepted agents do not need
@@ -89,7 +90,7 @@ hold_cb(void *arg)
     }
     if (rv != 0 || h->sending) {
         if (rv != 0 && h->sending && nng_aio_get_msg(h->aio) != NULL)
-            /* the peer disconnected; it will send the request again */
+            /* the peer disconnected before the answer was sent; it will send the request again */
             nng_msg_free(nng_aio_get_msg(h->aio));
         hold_receive(h);
         return;
@@ -179,8 +180,8 @@ control_pipe_cb(nng_pipe pipe, nng_pipe_ev what, void *arg)
         server->refused += !ok;
     }
     pthread_mutex_unlock(&server->lock);
-    /* The TLS handshake has ended and no longer counts in the memory budget. The limit of control
-     * connections bounds the memory of this connection. */
+    /* The TLS handshake has ended and does not count in the memory budget any more. The limit of
+     * control connections bounds the memory of this connection. */
     if (what == NNG_PIPE_EV_ADD_PRE)
         mrd_unaccepted_end_handshake(server->unaccepted, pipe);
     if (!ok)

@@ -20,8 +20,8 @@
 
 #define TLS_MAGIC 0x4d4c544cu
 
-/* Maximum plain text of a TLS record. NNG passes 16 KiB at a time, and a whole record should
- * fit. */
+/* Maximum plain text of a TLS record in bytes. NNG passes 16 KiB at a time, and a record with its
+ * overhead should fit into this size. */
 #define FRAGMENT (16384 - 256)
 
 struct mrd_tls {
@@ -318,7 +318,7 @@ conn_result(nng_tls_engine_conn *conn, int ret)
         return NNG_EAGAIN;
     case SSL_ERROR_ZERO_RETURN:
         return NNG_ECLOSED;
-    /* not an error here: the peer closed the socket, which NNG detects itself */
+    /* if the peer closed the socket, this is no TLS error, and NNG detects the end itself */
     case SSL_ERROR_SYSCALL:
         if (ERR_peek_error() == 0)
             return NNG_ECLOSED;
@@ -582,7 +582,8 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int registered;
 
 /* Prevents OpenSSL from cleaning up at exit, because NNG's threads close connections until the
- * process has ended. Only the first OpenSSL call of a process can request this. */
+ * process has ended. This must be the first OpenSSL call of the process, because later calls cannot
+ * request this. */
 __attribute__((constructor)) static void
 stay(void)
 {

@@ -7,8 +7,8 @@
  * checks the server's certificate chain and name. A server with a ca_file accepts only clients with
  * a certificate from this authority.
  *
- * Threads: any. Messages of failed connections are kept in a list (base/error_list.h) for
- * mrd_tls_next_error.
+ * Any thread may call these functions. Messages of failed connections are kept in a list
+ * (base/error_list.h) for mrd_tls_next_error.
  */
 #ifndef MRD_PROTO_TLS_H
 #define MRD_PROTO_TLS_H
@@ -20,8 +20,8 @@
 #include "proto/nng/unaccepted.h"
 
 /* Certificate, key and authorities of one end of the connections, as last read from their files.
- * Connections hold a reference, so the owner may release its own while connections are still
- * closing. */
+ * Each connection holds a reference, so the owner may release its own reference while connections
+ * are still closing. */
 typedef struct mrd_tls mrd_tls;
 
 /* Reads the files into a new mrd_tls. Errors: INVALID (a required file is not set), NOTFOUND,
@@ -29,13 +29,13 @@ typedef struct mrd_tls mrd_tls;
  * certificate). */
 mrd_err mrd_tls_open(const mrd_link_tls *files, bool server, mrd_tls **ret_tls, mrd_why *why);
 void mrd_tls_unref(mrd_tls *tls); /* ignores NULL */
-/* Reads the files again. New connections use them, and existing connections continue. After an
- * error the old certificate, key and authorities stay in use. */
+/* Reads the files again. New connections use the new contents, and existing connections continue.
+ * After an error the old certificate, key and authorities stay in use. */
 mrd_err mrd_tls_reload(mrd_tls *tls, mrd_why *why);
 /* Returns true if a file has changed since it was last read successfully. */
 bool mrd_tls_changed(mrd_tls *tls);
-/* Counts the handshakes of a server in the memory budget `unaccepted` from now on, or no longer if
- * it is NULL. The budget must exist until it is replaced by NULL. */
+/* Starts to count the handshakes of a server in the memory budget `unaccepted`. NULL ends the
+ * counting. The budget must exist until this call with NULL. */
 void mrd_tls_count_in(mrd_tls *tls, mrd_unaccepted *unaccepted);
 /* Takes the next message about a failed connection. Returns false if there is none. */
 bool mrd_tls_next_error(mrd_tls *tls, mrd_why *ret_why);

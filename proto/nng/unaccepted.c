@@ -12,15 +12,17 @@
 #include "base/sys/threads.h"
 #include "base/vec.h"
 
-/* bytes of a request in addition to its body: the length field and one request id */
+/* bytes of a request in addition to its body: a length field of eight bytes and a request id of
+ * four bytes */
 #define FRAMED       12
 #define AGE_MS       100
 #define SHAKING_MS   1000
 #define GIVE_BACK_MS 500
 
 /* A counted connection. It is identified by its TCP stream during a TLS handshake, and by its pipe
- * afterwards. With TLS, each connection has two NNG streams, and both count received bytes.
- * The inner stream counts a few bytes more. */
+ * afterwards. With TLS, each connection has two NNG streams, for the encrypted and the plain data,
+ * and the received bytes of both are counted. The stream of encrypted data receives a few bytes
+ * more. */
 typedef struct {
     mrd_unaccepted *of;
     /* TCP stream if the TLS handshake has not ended, or NULL if there is a pipe */
@@ -34,7 +36,8 @@ typedef struct {
     int64_t complete;    /* bytes of whole messages that were received */
     int64_t answered;    /* bytes of messages that were answered or dropped */
     size_t cost;         /* cost of this connection that is included in the server's `held` */
-    /* time at which the connection began to hold bytes or to wait for its peer, or was made */
+    /* time at which the connection was made, or later began to hold bytes or to wait for its
+     * peer */
     mrd_local_ns since;
     mrd_local_ns began;
     bool holds, closing;
@@ -387,7 +390,7 @@ mrd_unaccepted_waits(mrd_unaccepted *unaccepted, nng_stream *stream, nng_aio *ai
     if ((known = entry_at(mrd_map_get(&by_key, key_of(&item)))) == NULL)
         (void) insert(&item);
     else if (known->closing)
-        /* the connection was chosen for closing when there was no receive to abort */
+        /* the connection was chosen for closing earlier, when there was no receive to abort */
         end_wait(known);
     else
         known->since = now;
@@ -495,8 +498,8 @@ wait_ms(mrd_unaccepted *unaccepted, int timeout_ms)
     pthread_cond_timedwait(&unaccepted->over, &lock, &end);
 }
 
-/* Waits a little, because NNG frees the messages of closed connections late. Then returns free
- * memory to the kernel. */
+/* Waits for a short time, because NNG frees the messages of closed connections with a delay. Then
+ * returns free memory to the kernel. */
 static void
 give_back(mrd_unaccepted *unaccepted)
 {
@@ -556,7 +559,7 @@ mrd_unaccepted_new(size_t budget, mrd_dur_ns handshake, mrd_unaccepted **ret_u, 
     if (seed == 0)
         mrd_random(&seed, sizeof(seed));
     pthread_mutex_unlock(&lock);
-    /* proto/nng/unaccepted.h gives the reason */
+    /* malloc maps large blocks from now on; proto/nng/unaccepted.h gives the reason */
     (void) mallopt(M_MMAP_THRESHOLD, (int) MRD_UNACCEPTED_BODY);
     mrd_cond_init(&unaccepted->over);
     if ((no = pthread_create(&unaccepted->thread, NULL, close_over_budget, unaccepted)) != 0) {

@@ -1,6 +1,6 @@
 /*
- * proto/nng/unaccepted.h - bounds the memory that peers hold in this process before they are
- * accepted. Internal to proto/.
+ * proto/nng/unaccepted.h - bounds the memory that connections take in this process before the
+ * aggregator has accepted their agents. Internal to proto/.
  *
  * Any program that reaches the data port may announce a message of MRD_FRAME_MAX and stop in the
  * middle of it. NNG fixes the size limit of messages when the connection opens. An agent that
@@ -19,14 +19,16 @@
  *                      MRD_UNACCEPTED_EACH receives nothing more, and no handshake begins.
  *   after `handshake`  It closes a connection without a finished handshake, even below the budget.
  *
- * A closed agent reconnects by itself and sends again. An accepted connection is not counted any
- * more. Only TCP is counted, because permissions of the file system protect local sockets.
+ * A closed agent reconnects by itself and sends again. When the aggregator accepts a connection,
+ * the connection is not counted any more. Only TCP is counted, because permissions of the file
+ * system protect local sockets.
  *
  * NNG zeroes the whole message that a peer announces. mrd_unaccepted_new makes malloc map large
  * blocks, so that the announced pages take no memory before they are received. Otherwise the counts
  * would be lower than the memory in use.
  *
- * Threads: any. A thread of its own closes, because its callers hold locks of NNG.
+ * Any thread may call these functions. A separate thread closes connections, because the callers
+ * hold locks of NNG.
  */
 #ifndef MRD_PROTO_UNACCEPTED_H
 #define MRD_PROTO_UNACCEPTED_H
@@ -40,7 +42,8 @@
 
 #define MRD_UNACCEPTED_BUDGET ((size_t) 64 << 20)
 #define MRD_UNACCEPTED_EACH   ((size_t) 16 << 10) /* bytes that a connection without TLS costs */
-#define MRD_UNACCEPTED_TLS    ((size_t) 32 << 10) /* bytes with TLS (measured: 30 KiB) */
+/* bytes that a connection with TLS costs (measured: 30 KiB) */
+#define MRD_UNACCEPTED_TLS ((size_t) 32 << 10)
 /* bytes that a connection costs in its TLS handshake (measured: 54 KiB) */
 #define MRD_UNACCEPTED_HANDS ((size_t) 64 << 10)
 /* minimum bytes that a begun message costs; malloc maps only blocks of this size */
