@@ -192,8 +192,8 @@ struct nrt_sys_trace_config {
     sim_trace_config c;
 };
 void sim_trace_defaults(sim_trace_config *c);
-/* Starts the trace for a user, the application or inspect. If the other user has started it before,
- * that user's configuration stays. Errors: NRT_INVALID if this user has started it already. */
+/* Starts the trace for a user (the application or inspect). If the other user has started it, that
+ * user's configuration stays. Errors: NRT_INVALID if this user has started it already. */
 enum { SIM_TRACE_API = 1, SIM_TRACE_INSPECT = 2 };
 NRT_STATUS sim_trace_hold(int user, const sim_trace_config *config);
 NRT_STATUS sim_trace_release(int user);

@@ -31,8 +31,9 @@ sim_raw(void)
 }
 
 /*
- * Returns the wall clock minus RAW in ns. It is measured again every millisecond, by the reading
- * with the narrowest bracket out of a few. With a wide bracket, because the thread was interrupted,
+ * Returns the wall clock minus RAW in ns. The offset is measured again every millisecond. Several
+ * readings of the wall clock are each taken between two readings of RAW, and the reading with the
+ * shortest time between these two counts. If the thread was interrupted, this time is long, and
  * stamps would move back and forth by microseconds.
  */
 static int64_t

@@ -139,8 +139,8 @@ find_boot(void)
     if (stat("/proc/self/ns/time", &own) == 0 &&
         stat("/proc/self/ns/time_for_children", &children) == 0 && own.st_ino != children.st_ino)
         boot =
-            /* the kernel reports the offsets of another namespace, so treat this one as another
-             * boot */
+            /* /proc describes the namespace of future children, not this one, so treat this one as
+             * another boot */
             sim_mix(boot, (uint64_t) own.st_ino);
 }
 
@@ -490,8 +490,7 @@ sim_coll_prepare(uint32_t rank)
     return status;
 }
 
-/* ---- participants: their connections to the root
- * ---------------------------------------------- */
+/* ---- participants: their connections to the root --------------------------------------------- */
 
 typedef struct part {
     uint32_t rank, count;
