@@ -7,8 +7,8 @@
  * Step     the step number of a span is its argument "step", "iteration" or the like. Without this
  *          argument, it is the number of the program step that encloses the span. Without such a
  *          step, it is the number in the span's name, as in "optimizer step 7".
- * Part     the recording is divided into eight equal parts. If most of the computation has no step,
- *          the parts in which spans begin are compared instead of steps.
+ * Part     one of eight equal parts of the recording. If most of the computation has no step
+ *          number, workers are compared in these parts instead of in steps.
  * Excess   the computation of a worker in a step minus the computation of the median worker (the
  *          lower median).
  * Verdict  a worker computes more if three conditions hold. Its excess is at least
@@ -55,7 +55,8 @@ void mrd_balance_around(mrd_balance *balance, const mrd_workers *who, const mrd_
 /* Adds a span in which this worker computes. Spans come in order of their begins. Time that several
  * spans of a worker cover counts once. Errors: NOMEM. */
 mrd_err mrd_balance_add(mrd_balance *balance, uint32_t worker, const mrd_event *ev);
-/* Stores the number of the step in which this worker's span lies. Returns false if it is unknown. */
+/* Stores the number of the step in which this worker's span lies. Returns false if it is
+ * unknown. */
 bool mrd_balance_step(const mrd_balance *balance, uint32_t worker, const mrd_event *ev,
                       uint64_t *ret_step);
 /* Compares the workers and stores the result in *ret. With fewer than two steps, no worker counts

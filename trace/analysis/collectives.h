@@ -13,9 +13,9 @@
  *   neuron   spans named cc_running. Their arguments are the group `gid`, the operation `op_id` and
  *            the `size`. All spans named cc_exec_barrier have the same group and operation.
  *
- * MRD_CC_SYNC means that no participant leaves before the last one has entered: all-reduce, all-gather,
- * reduce-scatter, all-to-all, barrier. Broadcast, reduce, gather, scatter, send and recv do not
- * synchronise. Neither do an operation without data, and an all-to-all in
+ * MRD_CC_SYNC means that no participant leaves before the last one has entered: all-reduce,
+ * all-gather, reduce-scatter, all-to-all, barrier. Broadcast, reduce, gather, scatter, send and
+ * recv do not synchronise. Neither do an operation without data, and an all-to-all in
  * which two members exchange nothing ("In split size" contains a 0). MRD_CC_WRONG means that the
  * group's number of ranks differs from its size, or that the event's own rank is not in it. A
  * SendRecv kernel without a collective's name may be an all-to-all or two single messages. Only the

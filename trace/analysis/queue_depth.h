@@ -10,14 +10,16 @@
  * Empty    the time of the window without a launch in flight (empty_ns). This time is too large if
  *          some spans have no known launch.
  *
- * Device spans come in order of time, so the end of an interval is final when it comes, but its
- * begin may lie anywhere before. Changes are therefore stored, sorted, and added up when there are
- * MRD_QUEUE_CHANGES. If a launch is older than all stored changes, its time before them does not
- * count. cut_ns is the sum of such times. Then `most` may be too low, and empty_ns too large.
+ * Device spans come in order of time. A launch is known only when its device span comes, and may
+ * have begun long before. Each launch changes the depth twice: at its begin by 1, and at the begin
+ * of its device span by -1. These changes are stored in order of time, and the oldest are added up
+ * when there are MRD_QUEUE_CHANGES. If a launch began before all stored changes, its time before
+ * them does not count. cut_ns is the sum of such times. Then `most` may be too low, and empty_ns
+ * too large.
  *
  * Memory   256 changes per worker, and more for longer queues, up to MRD_QUEUE_CHANGES.
  * Threads  belongs to one thread.
- * Source   our own definition. HolisticTraceAnalysis has a queue length of each stream.
+ * Source   this definition is Meridian's. HolisticTraceAnalysis has a queue length of each stream.
  */
 #ifndef MRD_TRACE_QUEUE_DEPTH_H
 #define MRD_TRACE_QUEUE_DEPTH_H

@@ -96,8 +96,9 @@ is_key(const void *self, uint32_t item, const void *key)
     return entry->row == ev->row && entry->type.name == ev->name && entry->type.kind == ev->kind;
 }
 
-/* Match function for the prefetch of an entry: accepts the first entry with an equal hash, without
- * comparing the key. It is nearly always the right entry, and a wrong one does no harm. */
+/* Match function that is used to prefetch an entry. It accepts the first entry with an equal hash,
+ * without comparing the key. This is nearly always the right entry. Prefetching a wrong entry only
+ * costs time. */
 static bool
 is_likely(const void *self, uint32_t item, const void *key)
 {

@@ -6,7 +6,8 @@
  *   -> nrt_execute of the runtime's trace -> kbl_exec_pre in it
  *   -> nc_exec_running (the importer's own arrow, by exec_id)
  *
- * An arrow is drawn only if the events prove it, never to the nearest or the n-th event:
+ * An arrow is drawn only if times and ids prove that its two ends belong together. It is never
+ * drawn to an event only because this is the nearest or the n-th one. The ends are:
  *
  *   operation  the innermost complete span of the thread that contains the whole call. The arrow
  *     begins at an additional MRD_FLOW event "calls nrt_execute" at the call's begin. It cannot be

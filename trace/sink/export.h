@@ -1,5 +1,5 @@
-/* trace/sink/export.h - writes sources to files: merges, maps and filters them, and feeds several
- * sinks in one pass */
+/* trace/sink/export.h - writes the events of a source to several output formats (sinks) in one
+ * pass. Filters the events, and adds arrows and merged spans on the way. */
 #ifndef MRD_TRACE_EXPORT_H
 #define MRD_TRACE_EXPORT_H
 

@@ -1,6 +1,6 @@
 /*
- * trace/sink/group.h - grouping of tracks for output (--system-trace-primary-group,
- * -secondary-group).
+ * trace/sink/group.h - groups tracks for output by fields such as node or process, as the options
+ * --system-trace-primary-group and --system-trace-secondary-group request.
  */
 #ifndef MRD_TRACE_GROUP_H
 #define MRD_TRACE_GROUP_H

@@ -1,4 +1,4 @@
-/* trace/sink/json_event.h - members of an event that the JSON sinks have in common */
+/* trace/sink/json_event.h - writes those members of an event that all JSON output formats have. */
 #ifndef MRD_TRACE_JSON_EVENT_H
 #define MRD_TRACE_JSON_EVENT_H
 

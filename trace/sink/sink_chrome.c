@@ -1,5 +1,6 @@
 /*
- * trace/sink/sink_chrome.c - Trace Event JSON, for tools that require it.
+ * trace/sink/sink_chrome.c - writes Trace Event JSON (the Chrome format), for tools that require
+ * it.
  *
  * Times are microseconds with three decimals after `baseTimeNanoseconds`. So they are exact, also
  * in readers that use doubles. pid and tid are small numbers. The metadata events state their

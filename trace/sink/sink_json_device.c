@@ -1,7 +1,7 @@
 /*
- * trace/sink/sink_json_device.c - device_profile_model_<id>.json. It has one array per kind of row
- * (instruction, dma, cc_stream, ...), by the event's category. Rows are flat, with the source's own
- * keys and times in nanoseconds.
+ * trace/sink/sink_json_device.c - writes device_profile_model_<id>.json. The document has one array
+ * per kind of row (instruction, dma, cc_stream, ...). The kind of a row is its event's category.
+ * Rows are flat objects with the keys of the source, and times in nanoseconds.
  */
 #include <stdlib.h>
 

@@ -1,13 +1,13 @@
 /*
- * trace/sink/sink_overview_json.c - data for the charts of the web page: the use of each core over
- * time, and the lateness of the last participant of collectives.
+ * trace/sink/sink_overview_json.c - writes the data for the charts of the web page: the use of each
+ * core over time, and how late the last participant of collectives was.
  *
  * Time is divided into at most BUCKETS equal buckets. Their width starts small. When an event lies
  * after the last bucket, the width doubles and pairs of buckets are merged. So memory does not grow
  * with the range of time: at most 24 bytes x BUCKETS per core.
  *
- * Lateness: trace/analysis/gather.h matches the parts of a collective, so counting need not begin
- * with the session, and any slice can be drawn.
+ * trace/analysis/gather.h finds which spans of different cores belong to one collective. It does
+ * not count from the begin of the session, so the chart can show any part of a session.
  */
 #include <stdio.h>
 #include <stdlib.h>

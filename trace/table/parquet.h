@@ -5,9 +5,9 @@
  * dictionary, as deltas or plain; a sample shows the shortest form. Texts have a dictionary if half
  * of them repeat. Indexes and deltas use whole bytes if this is shorter, since zstd finds
  * repetitions in bytes. Each page has a CRC. Each column chunk has the least and greatest value
- * with their order, and the number of nulls. Uncertain statistics are left out, because two readers
- * skip row groups by their statistics alone. Nothing is readable before the footer is written, so
- * every reader refuses a truncated file.
+ * with their order, and the number of nulls. Statistics that may be inexact are left out, because
+ * some readers skip row groups by their statistics alone. Nothing is readable before the footer is
+ * written, so every reader refuses a truncated file.
  *
  * Nulls    only optional columns have nulls, which `present` marks.
  * Output   the same input gives the same bytes with the same build.

@@ -4,8 +4,8 @@
  *
  *   meridian   table=<t>/date=<day>/session=<id>/part-<number>.parquet, of at most about 64 MiB.
  *     Every table has at least one part, even if it has no rows. _manifest.json is written last. It
- *     lists parts with rows, bytes, hashes and times, so that a reader of it finds all files or
- *     none
+ *     lists the parts with rows, bytes, hashes and times. So if the manifest exists, all files that
+ *     it lists are complete
  *   explorer   <Table>.parquet; tables without rows have no file, as in the vendor's output
  *
  * Rows are in order of time, in row groups of 131,072. Memory: a row group of each table, at most

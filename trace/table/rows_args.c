@@ -1,4 +1,4 @@
-/* Writes the arguments of an event as the members of a JSON object. */
+/* trace/table/rows_args.c - writes the arguments of an event as the members of a JSON object. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-/* Emits the rows of tables that follow after the last event. */
+/* trace/table/rows_end.c - emits the rows of the tables that are written after the last event. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>

@@ -1,7 +1,8 @@
 /*
  * trace/table/rows_hbm.h - converts samples of device memory (counters hbm.<index>.<category>) to
- * rows of the vendor's table. A row has the use of one memory by all processes of a node, by
- * category. There is a row for each time at which the memory has a sample. Private to trace/table/.
+ * rows of the vendor's table. A row states how many bytes of one device memory all processes of a
+ * node use, by category. There is one row for each time at which the memory has a sample. Private
+ * to trace/table/.
  *
  * Samples of equal time give one row per memory. Categories without a column are in the last
  * column, unknown. If no sample states the total, it is the sum of the categories.

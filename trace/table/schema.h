@@ -1,6 +1,6 @@
 /*
- * trace/table/schema.h - defines the tables of a profile by one list of all fields, and by two
- * dialects that select and name them.
+ * trace/table/schema.h - defines the tables of a profile. There is one list of all fields that rows
+ * can have. Two dialects select fields from it as columns, and name them:
  *
  *   meridian   events, counters, flows, losses, steps, collectives, collective_groups, workers,
  *     processes, tracks, models, clocks, verdicts, inputs, facts. Only an argument that an event

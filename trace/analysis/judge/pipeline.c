@@ -317,8 +317,8 @@ join_stages(builder *b)
 {
     uint32_t last = b->stages - 1;
 
-    /* `order` has the numbers 0, 1, 2 and so on. So from the first operation of a stage and kind on,
-     * it lists all operations of this stage and kind. */
+    /* `order` has the numbers 0, 1, 2 and so on. So from the first operation of a stage and kind
+     * on, it lists all operations of this stage and kind. */
     for (uint32_t i = 0; i < b->n; i++)
         b->order[i] = i;
     join(b, b->order + first_of(b, 0, MRD_PIPE_EMBEDDING), count_of(b, 0, MRD_PIPE_EMBEDDING),

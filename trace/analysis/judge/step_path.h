@@ -3,8 +3,9 @@
  * critical path through each step.
  *
  * Steps    only the steps of one process count: the process that is the first to begin a step. A
- *          step inside another step is left out. At the begin and the end of a step, the accounts of
- *          time of all workers are read. So each step has a breakdown of the time of all workers.
+ *          step inside another step is left out. At the begin and the end of a step, the accounts
+ *          of time of all workers are read. So each step has a breakdown of the time of all
+ *          workers.
  * Path     the path is followed backwards from the step's end. It starts at the worker of the
  *          process with the latest end of device work. If no worker of the process has had device
  *          work, the workers of all processes are considered. The path contains the work of this

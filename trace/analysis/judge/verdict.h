@@ -2,7 +2,7 @@
  * trace/analysis/judge/verdict.h - draws two conclusions from the numbers of a report, by fixed
  * rules: the bottleneck, and the worker for which the others wait.
  *
- * Bound    the reason why the devices did not compute, over all workers.
+ * Bound    the reasons why the devices did not compute. The time of all workers is divided by them:
  *   skew           waiting for the last worker in a collective. Also waiting in barriers if nothing
  *                  else ran.
  *   transfer       exposed communication after the last worker has begun, and copies.
@@ -13,15 +13,15 @@
  *   with compute they add up to all windows.
  *
  * Bottleneck  the largest loss if it is at least 1 / MRD_REPORT_LOSS of all windows or larger than
- *             computation, else computation. The threshold is lower than one half for a reason. Of
- *             two workers, one can wait for the other for at most half of all time, while both
- *             compute in the other half.
+ *             computation, else computation. A loss need not be half of all time to be the
+ *             bottleneck. For example, if one of two workers always computes and the other one
+ *             waits for it half of the time, waiting is only a quarter of the time of both.
  * Verdict     considers the worker that made the others wait longest by its own work (own_wait_ns).
  *             The worker has to pass these four tests, in this order.
- *   stands out   more than twice its even share of all waits (of two workers more than three
- *                quarters), and own waits of at least MRD_VERDICT_IMPACT of all windows.
- *   effect       at least MRD_VERDICT_RATIO times the own waits of each other worker, because the
- *                waits that healthy workers cause are the noise.
+ *   stands out   it causes more than twice its even share of all waits (of two workers more than
+ *                three quarters), and its own waits are at least MRD_VERDICT_IMPACT of all windows.
+ *   effect       its own waits are at least MRD_VERDICT_RATIO times those of each other worker,
+ *                because healthy workers cause waits by chance, too.
  *   steady       the probability that chance causes this is at most MRD_VERDICT_P, and the lateness
  *                lasts (trace/analysis/series/steady.h).
  *   proven       at least half of the waits for the worker are proven.

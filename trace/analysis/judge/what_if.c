@@ -7,9 +7,10 @@
 #include "base/vec.h"
 #include "trace/analysis/judge/pipeline.h"
 
-/* Times that end this much before the last begin in their group come from a wrong clock. */
+/* An operation of a group cannot end before the last operation of the group has begun. If it ends
+ * earlier by more than this time in ns, its times come from a wrong clock. */
 #define WRONG_NS (-10000000)
-/* Number of operations that all replays together compute, about a second of work. */
+/* Maximum number of operations in all replays together. They take about a second of CPU time. */
 #define REPLAYED 134217728u
 
 typedef struct {
@@ -110,8 +111,8 @@ mrd_what_if_add(mrd_what_if *what_if, const mrd_balance *balance, const mrd_even
 /* ---- Which steps are replayed ---- */
 
 /* Sets the stage and the replica of each record. `stage` and `replica` are indexed by worker,
- * `in_stage` counts the workers of each stage. Returns false if the stages have different numbers of
- * workers. */
+ * `in_stage` counts the workers of each stage. Returns false if the stages have different numbers
+ * of workers. */
 static bool
 place_workers(mrd_what_if *what_if, replay *r, uint32_t *stage, uint32_t *replica,
               uint32_t *in_stage)
@@ -175,8 +176,8 @@ is_complete(const replay *r, const record *step, size_t n, const record *like, s
     return true;
 }
 
-/* Moves the complete steps with the most operations to the front. Other steps lack operations: they
- * were recorded in part. */
+/* Moves the complete steps to the front. A step is complete if it has the largest number of
+ * operations. Other steps lack operations, because they were only partly recorded. */
 static void
 choose_steps(mrd_what_if *what_if, replay *r)
 {
@@ -335,7 +336,8 @@ replay_all(replay *r)
 }
 
 /* Replays with own times for the workers of one stage and of one replica, and with ideal times for
- * the others. `own` exchanges the two. UINT32_MAX means no stage or no replica. */
+ * all other workers. With `own`, it is the other way round: these workers have ideal times, and all
+ * others have own times. UINT32_MAX means no stage or no replica. */
 static double
 replay_but(replay *r, bool own, uint32_t stage, uint32_t replica)
 {

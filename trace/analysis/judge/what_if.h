@@ -13,13 +13,16 @@
  *          stages with unequal work are stragglers, too.
  * Replay   begins each operation when its dependencies have ended, and gives it its own or its
  *          ideal time. The time between operations counts as nothing.
- * Share    the part of the slowdown that goes if only these operations take their ideal time. It
- *          can be below 0 or above 1, because the ideal time slows fast operations.
+ * Share    the part of the slowdown that disappears if only these operations take their ideal time.
+ *          It can be below 0 or above 1, because the ideal time is a mean, and so longer than the
+ *          own times of fast operations.
  * Slowest  the 3 % of workers, at least one, with the highest scores. The score of a worker is the
- *          smaller of two slowdowns: if only its replica has its own times, and if only its stage.
- * Unknown  the slowdown is unknown if the dependencies are, or with fewer than two workers or
- *          complete steps. It is also unknown if the replay with own times misses the recorded
- *          steps by more than MRD_WHAT_IF_ERROR. Shares need a slowdown of MRD_WHAT_IF_LEAST.
+ *          smaller of two slowdowns. In the first one, only the workers of its replica have their
+ *          own times. In the second one, only the workers of its stage do.
+ * Unknown  the slowdown is unknown if the dependencies are unknown, or if there are fewer than two
+ *          workers or complete steps. It is also unknown if the replay with own times differs from
+ *          the recorded steps by more than MRD_WHAT_IF_ERROR. Shares are computed only for a
+ *          slowdown of at least MRD_WHAT_IF_LEAST.
  * Source   S, M_W and M_S of the OSDI'25 paper "Understanding Stragglers in Large Model Training
  *          Using What-if Analysis".
  *

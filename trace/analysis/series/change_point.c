@@ -74,8 +74,9 @@ neighbours(const double *rank, size_t n, size_t at)
     return square > 0 ? fmin(fmax(product / square, 0), 0.9) : 0;
 }
 
-/* Returns Miller and Siegmund's p value for the largest difference z, in standard deviations, of
- * all borders with at least the share `end` of the values on each side. */
+/* Returns Miller and Siegmund's p value. `z` is the largest difference of mean ranks that any
+ * border has, in standard deviations. A border must have at least the share `end` of the values on
+ * each side. */
 static double
 best_of_many(double z, double end)
 {
@@ -133,10 +134,10 @@ border_in(search *s, size_t from, size_t to, mrd_change_point *ret)
            fabs(ret->after - ret->before) >= s->effect * fmax(fabs(ret->after), fabs(ret->before));
 }
 
-/* Finds the most certain change within the values [from, to). The end of a burst hides its begin.
- * Therefore windows of the whole part, of its half, of its quarter and so on are tried. Neighbouring
- * windows overlap by a half. p is multiplied by the number of windows of the same length, and by
- * the number of lengths. */
+/* Finds the most certain change within the values [from, to). If the level rises and later falls
+ * again, the two changes hide each other in the whole range. Therefore the whole range, halves,
+ * quarters and so on are tried as windows. Neighbouring windows overlap by a half. p is multiplied
+ * by the number of windows of the same length, and by the number of lengths. */
 static bool
 change_in(search *s, size_t from, size_t to, mrd_change_point *ret)
 {
@@ -164,8 +165,8 @@ change_in(search *s, size_t from, size_t to, mrd_change_point *ret)
     return any;
 }
 
-/* Divides the series at the most certain change, then the parts at theirs, until no part has a
- * change or the changes are too many. */
+/* Divides the series at its most certain change, and then each part in the same way. Ends when no
+ * part has a change, or when there are too many changes. */
 static void
 split(search *s, size_t n)
 {
@@ -209,10 +210,11 @@ median_of(search *s, size_t from, size_t to)
     return s->rank[(to - from) / 2];
 }
 
-/* Returns the best place of a change at `at`, within the values [from, to). Ranks are a poor measure
- * of a place if one part is short. So the place is where the values differ least from the median of
- * their part. If the medians are equal, most values are the same. Then it is where the squares of
- * the differences from the parts' levels are least. */
+/* Returns the best index for a change that the test of ranks found at `at`, within the values
+ * [from, to). Ranks determine the index badly if one part is short. So the function chooses the
+ * index at which the values differ least, in total, from the median of their part. If the medians
+ * of both parts are equal, most values are equal, too. Then it chooses the index at which the sum
+ * of the squared differences from the levels of the parts is least. */
 static size_t
 placed(search *s, size_t from, size_t to, size_t at)
 {
@@ -234,8 +236,8 @@ placed(search *s, size_t from, size_t to, size_t at)
     return best > from && best < to ? best : at;
 }
 
-/* Searches each change again between its neighbours. A change that fails there is left out, and the
- * search begins again. */
+/* Tests each change again, with only the values between the change before and the change after. If
+ * a change fails this test, it is removed, and all changes are tested again. */
 static void
 search_again(search *s, size_t n)
 {

@@ -14,12 +14,14 @@
  *          example zero, the parts are longer: each probably has MRD_CHANGE_LEAST other values.
  * Effect   the levels have to differ by a share of the larger level. A level is a mean. For this
  *          mean, the largest 1/256 of all values are reduced to the next smaller value.
- * Several  after a change, both parts are tested in the same way. A burst that ends moves the ranks
- *          of a long series little. Therefore windows of a half, a quarter, an eighth of the part are
- *          tested too, and p is multiplied by their number. At the end each border is searched
- *          again between its neighbours, and left out if it fails there.
- * Place    where the values differ least, in total, from the median of their part. If the medians
- *          are equal, where the squares of their differences from the part's level are least.
+ * Several  after a change, both parts are tested in the same way. If the level rises for a short
+ *          time and falls again, the mean ranks of a long series hardly change. Therefore windows
+ *          of a half, a quarter, an eighth of the part are tested too, and p is multiplied by their
+ *          number. At the end each change is tested again with the values between its neighbouring
+ *          changes, and removed if it fails.
+ * Place    a change is placed where the values differ least, in total, from the median of their
+ *          part. If the medians are equal, it is placed where the sum of the squared differences
+ *          from the parts' levels is least.
  *
  * Limits   the test needs at least 2 * MRD_CHANGE_LEAST values. A steady rise has no border. It is
  *          found as several changes.

@@ -34,8 +34,9 @@ mrd_onset_free(mrd_onset *onset)
     free(onset);
 }
 
-/* Mixes the bits of a value's number, so that steps with a period are not dropped by their period.
- * Source: Stafford's mix 13. */
+/* Returns a hash of a value's number. It decides which values are dropped. Because it looks random,
+ * values that repeat with a period (such as checkpoints) are dropped as often as others. Source:
+ * Stafford's mix 13. */
 static uint64_t
 mixed(uint64_t number)
 {
@@ -99,7 +100,8 @@ merge(const mrd_change_points *found, bool *kept, mrd_onset_kind *ret_kind)
                                        : MRD_ONSET_BETWEEN;
 }
 
-/* Finds the changes in the means of `width` values each. A change is at the first of these values. */
+/* Finds the changes in the means of `width` values each. A change is at the first of these
+ * values. */
 static mrd_err
 find_wide(const double *v, uint32_t n, uint32_t width, double effect, mrd_change_points *ret)
 {
@@ -121,9 +123,10 @@ find_wide(const double *v, uint32_t n, uint32_t width, double effect, mrd_change
     return err;
 }
 
-/* Finds the changes in values of which `present` are not 0. If most are 0, the test of ranks finds
- * only values that come close together. Then the means of neighbouring values are tested too. Each
- * mean takes enough values for about two that are not 0. */
+/* Finds the changes in a series. `present` is the number of values that are not 0. If most values
+ * are 0, the test of ranks finds a change only where the other values are close together. Then the
+ * means of neighbouring values are tested, too. A mean covers enough values to contain about two
+ * that are not 0. */
 static mrd_err
 find(const double *v, uint32_t n, uint32_t present, double effect, mrd_change_points *ret)
 {

@@ -1,13 +1,14 @@
 /*
- * trace/analysis/series/onset.h - since when something takes longer: the steps of a job, or the waits for
- * one worker.
+ * trace/analysis/series/onset.h - finds the time since which something takes longer: the steps of a
+ * job, or the waits for one worker.
  *
  * Data     one value for each step or collective, in order of time. At most MRD_ONSET_MOST values
  *          are stored. If there are more, every second value is dropped at random, and so on, so
  *          the stored values remain a sample of the whole recording. The choice depends only on
  *          the number of the value, so the same recording gives the same answer.
- * Answer   the changes of the level that trace/analysis/series/change_point.h finds. A part of the recording is high
- *          if its level is more than half of the highest part's level.
+ * Answer   the changes of the level that trace/analysis/series/change_point.h finds. They divide
+ *          the recording into parts. A part is high if its level is more than half of the level of
+ *          the highest part.
  *
  * Memory   32 bytes for each stored value. Threads: belongs to one thread.
  */
@@ -25,8 +26,8 @@ typedef struct mrd_onset mrd_onset;
 
 mrd_onset *mrd_onset_new(void);        /* returns NULL if out of memory */
 void mrd_onset_free(mrd_onset *onset); /* accepts NULL */
-/* Adds a value. `at` is its time, and `worker` the worker to which it belongs. For all other workers
- * the value is 0. If this needs more memory than there is, mrd_onset_of fails later. */
+/* Adds the value `ns` at the time `at`. It belongs to `worker`, and all other workers get the value
+ * 0 at this time. If memory runs out, a later call of mrd_onset_of fails. */
 void mrd_onset_add(mrd_onset *onset, mrd_ev_ns at, uint32_t worker, uint64_t ns);
 /* Returns the number, from 0, of the last stored value with a time not after `at`. 0 if there is
  * none. */

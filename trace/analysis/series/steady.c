@@ -65,10 +65,10 @@ mrd_steady_add(mrd_steady *steady, mrd_ev_ns at, uint32_t worker, uint64_t ns)
     steady->ns[worker * MRD_STEADY_BLOCKS + steady->n++ / steady->width] += ns;
 }
 
-/* Returns the logarithm of Chernoff's bound for one value of its parameter `rate`. The bounded
- * chance is this: pick a random worker in each block, and add up their waits. How likely is a sum
- * of at least this worker's waits? The largest wait of a block is subtracted in the exponent to
- * avoid overflow. */
+/* Returns the logarithm of Chernoff's bound for one value of its parameter `rate`. It bounds the
+ * following probability. If a random worker is picked in each block, the sum of the picked workers'
+ * waits is at least the sum of the tested worker's waits. The largest wait of a block is subtracted
+ * in the exponent to avoid overflow. */
 static double
 log_bound(const mrd_steady *steady, uint32_t worker, size_t workers, double rate)
 {

@@ -1,6 +1,6 @@
 /*
- * trace/analysis/series/steady.h - tests whether a worker is late again and again, or only by chance or
- * for a while, and finds since when.
+ * trace/analysis/series/steady.h - tests whether a worker is late throughout a recording, or only
+ * by chance or for a while. Also finds the time since which it is late.
  *
  * Data     for each collective, the worker that came last and how long the others waited for this
  *          worker alone. The collectives are divided into at most MRD_STEADY_BLOCKS blocks, in
@@ -18,9 +18,10 @@
  *          both conditions in each quarter of the second half. This needs at least
  *          MRD_STEADY_BLOCKS collectives in the recording.
  *
- * Since    a change of the waits for this worker (trace/analysis/series/onset.h).
+ * Since    the time of a change in the waits for this worker (trace/analysis/series/onset.h).
  *
- * Memory   8 bytes for each worker and block, and MRD_ONSET_MOST collectives. Threads: belongs to one thread.
+ * Memory   8 bytes for each worker and block, and MRD_ONSET_MOST collectives.
+ * Threads  belongs to one thread.
  * Source   permutation tests (Fisher 1935); the bound, Chernoff (1952).
  */
 #ifndef MRD_TRACE_STEADY_H

@@ -1,16 +1,16 @@
 /*
- * trace/analysis/series/trend.h - tests whether a short series grows or falls by more than its spread
- * explains.
+ * trace/analysis/series/trend.h - tests whether the values of a short series grow or fall by more
+ * than their spread explains.
  *
  * Test     Mann and Kendall: S is the number of pairs with a larger later value minus the number of
  *          pairs with a smaller later value. p is two-sided, from a normal distribution with the
  *          variance of S, corrected for ties. One is subtracted from |S| for continuity. Only the
  *          order of the values counts, so one slow step does not decide.
  * Alike    correlated values make trends by chance. So the variance of S is multiplied by (1 + r) /
- *          (1 - r). r is the correlation of neighbouring values after subtracting the line below,
- *          limited to 0 .. 0.9. Values on the line, up to rounding, have r = 0. The correction is
- *          omitted if the level itself matters. For example, memory that rose and stays is no
- *          noise.
+ *          (1 - r). r is the correlation of neighbouring values after subtracting the fitted line
+ *          (Line, below), limited to 0 .. 0.9. Values on the line, up to rounding, have r = 0. The
+ *          caller omits the correction if the level itself matters. For example, memory that rose
+ *          once and stays in use is a real increase, although its values are correlated.
  * Line     Theil and Sen: the slope is the median of the slopes of all pairs.
  * Says     MRD_TREND_UP or DOWN if p <= MRD_TREND_P and the line changes by at least
  *          MRD_TREND_SHARE of the mean from the first value to the last. Otherwise FLAT, and NONE

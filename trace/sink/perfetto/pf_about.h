@@ -1,7 +1,8 @@
 /*
- * trace/sink/perfetto/pf_about.h - information about a Perfetto trace as trace attributes:
- * collector, facts, clocks with their bounds, processes, incomplete inputs, notes. They are rows
- * `trace_attribute.*` of its metadata table, which the info page shows. At most 1,000 of each.
+ * trace/sink/perfetto/pf_about.h - writes information about a Perfetto trace as trace attributes:
+ * collector, facts, clocks with their bounds, processes, incomplete inputs, notes. Perfetto puts
+ * them into its metadata table as rows `trace_attribute.*`, and its info page shows them. Lists
+ * have at most 1,000 entries.
  */
 #ifndef MRD_TRACE_PF_ABOUT_H
 #define MRD_TRACE_PF_ABOUT_H

@@ -17,8 +17,8 @@
 #include "trace/model/event.h"
 #include "trace/sink/perfetto/pb_write.h"
 
-/* All end times are smaller than this. The values from here on mark empty slots, each with its own
- * value so that no two are equal. */
+/* All end times are smaller than this. Empty slots have the values from here on. Each empty slot
+ * has another value, so that no two keys of the tree are equal. */
 #define MRD_PF_ENDS_BEFORE (INT64_MAX - (int64_t) UINT32_MAX)
 
 /* A span that has begun, with the data to write its BEGIN event again in the next file of the

@@ -1,17 +1,18 @@
 /*
- * trace/sink/perfetto/pf_flows.h - arrows as Perfetto draws them. Each point of an arrow has an id,
- * and the reader links a point to the previous point with the same id. So it would draw a start
- * with many ends as a chain. Therefore each end has its own id (mrd_flow_end_id), and the start has
- * the ids of all ends. This table stores what the reader does not track:
+ * trace/sink/perfetto/pf_flows.h - converts arrows to the form in which Perfetto draws them. Each
+ * point of an arrow has an id, and Perfetto links a point to the previous point with the same id.
+ * So it would draw a start with many ends as a chain. Therefore each end gets its own id
+ * (mrd_flow_end_id), and the start has the ids of all ends. This table stores three kinds of facts
+ * that Perfetto does not keep:
  *
  * - Ids that have started. The reader would take an end without a start for the start of an arrow.
  * - Ends that must be deferred to the END of their span, because a receiving span may begin before
  *   the sending one.
  * - Ids that start again. They are other arrows, so they get other ids in the file.
  *
- * A file of a split trace (trace/sink/perfetto/pf_parts.h) draws only arrows with all points in
- * that file. The table has the last point of an arrow, so that it can be repeated if it was in an
- * earlier file.
+ * A trace may be split into several files (trace/sink/perfetto/pf_parts.h), and Perfetto draws only
+ * arrows with all points in one file. So the table keeps the last point of each arrow. If the next
+ * point is in a later file, the last point is written there again.
  *
  * The table has at most MRD_PF_FLOWS_MAX ids. If it is full, ended ids are removed, then the oldest
  * ones. From then on, an end with an unknown id is written as if its arrow had started.

@@ -49,8 +49,8 @@ pf_write_clock(mrd_pf *pf)
     pf_packet_end(pf);
 }
 
-/* Writes the error bounds of clocks as samples of counters, at the begin of each file and at the
- * end of the trace. With `repeated`, the samples count as data that an earlier file has, too. */
+/* Writes the error bounds of clocks as samples of counters. Called at the begin of each file and at
+ * the end of the trace. `repeated` means that an earlier file has the same samples. */
 static void
 pf_clock_bounds(mrd_pf *pf, bool repeated)
 {
@@ -80,9 +80,10 @@ pf_clock_bounds(mrd_pf *pf, bool repeated)
     }
 }
 
-/* Sets the size at which the next file of the trace begins. This leaves room for the ends of open
- * spans, one more event and the totals. A file gets at least as many new bytes as repeated ones:
- * its size is at least twice the size of the repeated data at its begin. */
+/* Sets the size at which the current file ends and the next file begins. Below the size limit it
+ * leaves room for the ends of open spans, one more event and the totals. But it is at least twice
+ * the size of the repeated data at the begin of the file, so that at least half of each file is new
+ * data. */
 static void
 pf_plan_cut(mrd_pf *pf)
 {

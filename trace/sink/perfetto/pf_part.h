@@ -1,7 +1,7 @@
 /*
- * trace/sink/perfetto/pf_part.h - begins and ends each file of a Perfetto trace: clocks,
- * information about the trace, rows, repeated data of earlier files, totals.
- * trace/sink/perfetto/pf_parts.h decides about the files.
+ * trace/sink/perfetto/pf_part.h - begins and ends each file of a Perfetto trace. At the begin it
+ * writes clocks, information about the trace, rows, and repeated data of earlier files. At the end
+ * it writes totals. trace/sink/perfetto/pf_parts.h opens and names the files.
  */
 #ifndef MRD_TRACE_PF_PART_H
 #define MRD_TRACE_PF_PART_H

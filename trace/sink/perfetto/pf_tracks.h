@@ -1,6 +1,6 @@
 /*
- * trace/sink/perfetto/pf_tracks.h - writes the rows of a Perfetto trace: each gets its uuid and its
- * descriptor when the first event needs it, after its parents
+ * trace/sink/perfetto/pf_tracks.h - writes the rows of a Perfetto trace. A row gets its uuid and
+ * its descriptor when the first event needs the row. The descriptors of its parents come before.
  */
 #ifndef MRD_TRACE_PF_TRACKS_H
 #define MRD_TRACE_PF_TRACKS_H

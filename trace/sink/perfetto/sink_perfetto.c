@@ -1,20 +1,22 @@
 /*
- * trace/sink/perfetto/sink_perfetto.c - a Perfetto trace: system_profile.pftrace and one per device
- * profile.
+ * trace/sink/perfetto/sink_perfetto.c - writes Perfetto traces: system_profile.pftrace, and one
+ * trace per device profile.
  *
  * There is one packet sequence, with times as differences and interned names. Rows are nested
  * custom tracks in explicit order. All packets are in order of time: ends before begins of equal
- * time, outer spans before inner ones. So the reader can sort and release in parts. Every
- * PF_MARK_EVENTS events, three packets say that everything before was flushed, which halves the
- * reader's memory. For the same reason a row's descriptor precedes its first event.
+ * time, outer spans before inner ones. So a reader can process the trace piece by piece. Every
+ * PF_MARK_EVENTS events, three packets tell the reader that all earlier events are complete. The
+ * reader can then release them, which halves its memory. For the same reason a row's descriptor
+ * directly precedes its first event.
  *
- * Times are session times. With an epoch they are UTC and the trace clock is REALTIME, otherwise it
- * is BOOTTIME. The reader refuses negative times. A trace that begins before zero is shifted by
- * whole seconds, the attribute meridian.time_shift_ns has the shift, and the clock is BOOTTIME.
+ * Times are session times. If session time counts from 1970, they are UTC and the trace clock is
+ * REALTIME. Otherwise the trace clock is BOOTTIME. Perfetto refuses negative times. So a trace that
+ * begins before zero is shifted by whole seconds, the attribute meridian.time_shift_ns has the
+ * shift, and the trace clock is BOOTTIME.
  *
  * If the options require it, the trace is split by time into files that can be opened alone
- * (trace/sink/perfetto/pf_parts.h). At a cut the ends of all open spans are written, at their true
- * times. The next file begins with clocks, rows and all lasting facts.
+ * (trace/sink/perfetto/pf_parts.h). At the end of a file, the ends of all open spans are written,
+ * at their true times. The next file begins with clocks, rows, open spans and the latest samples.
  */
 #include <inttypes.h>
 #include <stdio.h>

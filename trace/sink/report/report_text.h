@@ -1,6 +1,6 @@
 /*
- * trace/sink/report/report_text.h - sections of report.txt, which several source files write.
- * Internal to trace/sink/.
+ * trace/sink/report/report_text.h - declares the functions that write sections of report.txt. They
+ * are in several source files. Internal to trace/sink/.
  */
 #ifndef MRD_TRACE_REPORT_TEXT_H
 #define MRD_TRACE_REPORT_TEXT_H

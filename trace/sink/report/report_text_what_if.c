@@ -4,7 +4,8 @@
 #include "trace/sink/report/report_text.h"
 #include "trace/sink/text.h"
 
-/* Returns a share of the loss in percent, without the excess that the replay's definition allows. */
+/* Returns a share of the slowdown in percent. Limits it to 0 .. 100, because the share of a replay
+ * (trace/analysis/judge/what_if.h) can be outside this range. */
 static double
 percent(double share)
 {

@@ -1,6 +1,6 @@
 /*
- * trace/sink/report/sink_report.h - common part of the report's output formats: they collect into a
- * mrd_report and write at the end. Internal to trace/.
+ * trace/sink/report/sink_report.h - the common part of the report's output formats. They pass all
+ * events to a mrd_report and write its results when they are closed. Internal to trace/.
  */
 #ifndef MRD_TRACE_SINK_REPORT_H
 #define MRD_TRACE_SINK_REPORT_H

@@ -1,6 +1,6 @@
 /*
- * trace/sink/report/sink_report_html.c - report.html: the report as one self-contained page. It
- * needs no script and no network. Pictures are inline SVG, with colours for light and dark. The
+ * trace/sink/report/sink_report_html.c - writes report.html, the report as one self-contained page.
+ * It needs no script and no network. Pictures are inline SVG, with colours for light and dark. The
  * page ends with the whole text of report-text.
  */
 #include <inttypes.h>

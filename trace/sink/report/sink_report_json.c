@@ -1,7 +1,7 @@
 /*
- * trace/sink/report/sink_report_json.c - report.json: the numbers of trace/analysis/judge/report.h
- * (docs/reference/json.md). Times in ns are strings, because readers that use doubles cannot
- * represent them exactly.
+ * trace/sink/report/sink_report_json.c - writes report.json: the numbers of
+ * trace/analysis/judge/report.h (docs/reference/json.md). Times in ns are strings, because readers
+ * that use doubles cannot represent them exactly.
  */
 #include "trace/json/catalog_json.h"
 #include "trace/sink/report/scope_memory_out.h"

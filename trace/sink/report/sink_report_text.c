@@ -1,7 +1,7 @@
 /*
- * trace/sink/report/sink_report_text.c - report.txt: the numbers of trace/analysis/judge/report.h
- * as text of at most 100 columns, with the answer first. Long lists are cut, with a line about the
- * rest; report-json has everything.
+ * trace/sink/report/sink_report_text.c - writes report.txt: the numbers of
+ * trace/analysis/judge/report.h as text of at most 100 columns, with the conclusion first. Long
+ * lists are cut, and a line states how many entries are missing. report-json has all of them.
  */
 #include <inttypes.h>
 #include <limits.h>

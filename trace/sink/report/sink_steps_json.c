@@ -1,6 +1,6 @@
 /*
- * trace/sink/report/sink_steps_json.c - steps.json: the series of trace/analysis/judge/steps.h,
- * which `meridian diff` compares (docs/reference/json.md)
+ * trace/sink/report/sink_steps_json.c - writes steps.json: the series of
+ * trace/analysis/judge/steps.h, which `meridian diff` compares (docs/reference/json.md).
  */
 #include <stdlib.h>
 

@@ -1,6 +1,7 @@
 /*
- * trace/sink/report/sink_summary_json.c - summary.json: the numbers of trace/analysis/summary.h,
- * after a block with the keys of the vendor's summary (docs/reference/json.md)
+ * trace/sink/report/sink_summary_json.c - writes summary.json: the numbers of
+ * trace/analysis/summary.h, after a block with the keys of the vendor's summary
+ * (docs/reference/json.md)
  */
 #include <stdio.h>
 #include <stdlib.h>

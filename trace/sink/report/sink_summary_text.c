@@ -1,7 +1,7 @@
 /*
- * trace/sink/report/sink_summary_text.c - summary.txt: the numbers of trace/analysis/summary.h as
- * text of at most 100 columns. Long lists are cut, with a line about the rest; summary-json has
- * everything.
+ * trace/sink/report/sink_summary_text.c - writes summary.txt: the numbers of
+ * trace/analysis/summary.h as text of at most 100 columns. Long lists are cut, and a line states how
+ * many entries are missing. summary-json has all of them.
  */
 #include <inttypes.h>
 #include <stdio.h>
