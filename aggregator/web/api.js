@@ -1,4 +1,4 @@
-// The aggregator's HTTP API (docs/reference/http.md), with the token when there is one.
+// Calls the aggregator's HTTP API (docs/reference/http.md). Sends the user's token if the user has entered one.
 
 const KEY = "meridian-token";
 
@@ -65,7 +65,7 @@ export async function download(path, name) {
   if (!token()) return click(path, name);
   if (window.showSaveFilePicker) {
     return toPicked(path, name).catch((e) => {
-      if (e.name !== "AbortError") throw e; // the picker was closed
+      if (e.name !== "AbortError") throw e; // AbortError means that the user closed the file picker
     });
   }
   const url = URL.createObjectURL(await (await request(path)).blob());

@@ -1,4 +1,4 @@
-// The page: asks the aggregator every two seconds and shows what it said.
+// The page: requests the state of nodes, sessions and hangs from the aggregator every two seconds, and shows it.
 import { $, put, say, scrolls } from "./dom.js";
 import { get, may, role, setCaller, setToken, token } from "./api.js";
 import { showHangs } from "./hangs.js";
@@ -9,8 +9,8 @@ import { chosenId, closeDetail, openDetail, refreshDetail } from "./detail.js";
 const PERIOD_MS = 2000;
 let timer = 0;
 let asking = false;
-let answered = null; // when the aggregator last did
-let silent = false; // the message says that it does not
+let answered = null; // time of the aggregator's last answer; null if there was none yet
+let silent = false; // the page shows a message that the aggregator does not answer
 
 async function ask() {
   setCaller(await get("api/v1/self"));
@@ -20,7 +20,7 @@ async function ask() {
   $("nodes-section").hidden = nodes === null;
   if (nodes !== null) showNodes(nodes.nodes);
   showSessions(sessions);
-  if (chosenId() !== null && !sessions.some((s) => s.id === chosenId())) closeDetail(); // it was deleted
+  if (chosenId() !== null && !sessions.some((s) => s.id === chosenId())) closeDetail(); // the chosen session was deleted
   markChosen(chosenId());
   await refreshDetail();
 }

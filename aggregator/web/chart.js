@@ -1,9 +1,9 @@
-// A line chart over time with a logarithmic value axis, drawn on a canvas, and a legend with the values under the pointer (else
-// the newest). Values are positive numbers or null (a gap); times are seconds since the epoch, ascending.
+// A line chart over time with a logarithmic value axis, drawn on a canvas. Its legend shows the values under the pointer, or the
+// newest values if there is no pointer. Values are positive numbers, or null for a gap. Times are seconds since 1970, ascending.
 import { h, put } from "./dom.js";
 
-const HEIGHT = 220, LEFT = 80, RIGHT = 12, TOP = 8, BOTTOM = 24; // CSS pixels; the margins hold the labels of the axes
-const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600]; // seconds between marks of the time axis
+const HEIGHT = 220, LEFT = 80, RIGHT = 12, TOP = 8, BOTTOM = 24; // CSS pixels; the labels of the axes are in the margins
+const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600]; // possible intervals in seconds between two marks of the time axis
 const clock = (seconds) => new Date(seconds * 1000).toISOString().slice(11, 19);
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
@@ -22,7 +22,7 @@ export class LineChart {
     this.format = format;
     this.times = [];
     this.series = [];
-    this.at = null; // index under the pointer
+    this.at = null; // index of the time under the pointer; null if there is none
     this.canvas = h("canvas", { class: "chart" });
     this.legend = h("p", { class: "legend" });
     parent.replaceChildren(this.canvas, this.legend);
@@ -102,7 +102,7 @@ export class LineChart {
   }
 
   line(g, s, y) {
-    let drawing = false; // a null lifts the pen
+    let drawing = false; // false after a null, which interrupts the line
     g.strokeStyle = g.fillStyle = s.colour;
     g.lineWidth = 2;
     g.beginPath();

@@ -1,4 +1,4 @@
-// One session: progress, each node's coverage, triggers, files, the overview.
+// The section about one session: its progress, the coverage of each node, triggers, files, and the overview.
 import { $, LISTED, allNodesButton, bytes, count, dur, h, percent, put, say, table, td, tone, utc } from "./dom.js";
 import { download, get, may, post, session } from "./api.js";
 import { action, isOpen, jobsText, sessionButton, triggerRequest } from "./sessions.js";
@@ -7,7 +7,7 @@ import { deviceProfiles, isDeviceProfile, systemProfile } from "./profiles.js";
 import { overview } from "./overview.js";
 import { report } from "./report.js";
 
-let shown = null; // {id, named: its name, picture, words, live: the two parts that are written again, text: what they were made of, all: every node is listed}
+let shown = null; // {id, named: element with the name, picture: overview, words: report, live: the two parts that are rewritten after a change, text: the state that they show, all: whether every node is listed}
 
 /** How far: of the duration while recording, of the events while merging. */
 function progress(m) {
@@ -104,7 +104,7 @@ function write(m) {
   if (text === shown.text) return;
   shown.text = text;
   const [head, tail] = shown.live, active = document.activeElement;
-  const alike = (tag, text) => shown.live.flatMap((part) => [...part.querySelectorAll(tag)]).filter((el) => key(el) === text); // in their order
+  const alike = (tag, text) => shown.live.flatMap((part) => [...part.querySelectorAll(tag)]).filter((el) => key(el) === text); // in document order
   const held = shown.live.some((part) => part.contains(active)) ? [active.matches(".scroll") ? ".scroll" : "button", key(active)] : null;
   const nth = held ? alike(...held).indexOf(active) : -1;
   const scrolled = new Map([...tail.querySelectorAll(".scroll")].map((el) => [key(el), [el.scrollLeft, el.scrollTop]]));
@@ -114,7 +114,7 @@ function write(m) {
   for (const el of tail.querySelectorAll(".scroll")) [el.scrollLeft, el.scrollTop] = scrolled.get(key(el)) ?? [0, 0];
   if (held) {
     const again = alike(...held)[nth] ?? alike(...held)[0] ?? $("detail");
-    if (again.matches(".scroll")) again.tabIndex = 0; // it is not known yet whether it has something to scroll
+    if (again.matches(".scroll")) again.tabIndex = 0; // only an element with tabIndex can get the focus; scrolls() removes it later if the box need not scroll
     again.focus({ preventScroll: true });
   }
   shown.picture.update(m.events);
@@ -146,5 +146,5 @@ export function openDetail(id) {
   box.replaceChildren(h("h2", { id: "detail-title" }, `Session ${id} `, shown.named, h("button", { type: "button", onclick: closeDetail }, "Close")), shown.live[0], words.element, picture.element, shown.live[1]);
   box.focus({ preventScroll: true });
   const mine = shown;
-  refreshDetail().catch((e) => say(e.message)).finally(() => { if (shown === mine) box.scrollIntoView({ block: "start" }); }); // before, there is nothing to scroll to
+  refreshDetail().catch((e) => say(e.message)).finally(() => { if (shown === mine) box.scrollIntoView({ block: "start" }); }); // only now, because the section was empty before
 }

@@ -1,4 +1,4 @@
-// Elements and texts. Everything shown goes in as text, never as markup.
+// Makes elements and formats texts. Data is always inserted as text, never as markup, so it cannot add elements to the page.
 
 export const $ = (id) => document.getElementById(id);
 
@@ -69,7 +69,7 @@ export function say(text, kind = "error") {
   el.dataset.kind = kind;
   el.hidden = text === "";
   clearTimeout(fading);
-  if (kind === "info" && text !== "") fading = setTimeout(() => { el.hidden = true; }, 8000); // what went well need not stay
+  if (kind === "info" && text !== "") fading = setTimeout(() => { el.hidden = true; }, 8000); // messages about success disappear after 8 seconds
 }
 
 export const count = (n) => n.toLocaleString("en-US");

@@ -1,9 +1,9 @@
-// Jobs that stand still, and which rank is why.
+// Lists jobs that make no progress, and the rank that causes this.
 import { $, dur, h, put, when } from "./dom.js";
 
 const rank = (c) => `rank ${c.rank ?? "?"} on ${c.instance_id} (pid ${c.process_id}, ${c.state}${c.inside ? `, in ${c.inside}` : ""})`;
 
-const opened = new Set(); // stacks that the reader opened, because the list is made anew each time
+const opened = new Set(); // keys of the stacks that the user has opened; the list is rebuilt at each update and must open them again
 
 function stack(v, s) {
   const key = `${v.id} ${s.instance_id} ${s.process_id}`;

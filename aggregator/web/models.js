@@ -1,4 +1,4 @@
-// Models that were loaded at some time of a session, over all its nodes.
+// Lists the models that were loaded on any node at any time during a session.
 import { bytes, count, h, table, td } from "./dom.js";
 import { download, session } from "./api.js";
 import { action } from "./sessions.js";

@@ -1,17 +1,17 @@
-// The table of nodes and the chart of their clock bounds, which grows while the page is open.
+// The table of nodes, and the chart of their clock bounds (largest possible clock errors). The chart starts when the page is opened.
 import { LineChart } from "./chart.js";
 import { $, LISTED, allNodesButton, bytes, count, dur, h, put, tone, when } from "./dom.js";
 
-const HISTORY = 1800; // points per node: an hour at one every two seconds
-const DRAWN = 12; // lines in the chart; with more nodes the worst are drawn
+const HISTORY = 1800; // maximum number of points per node: one hour, with a point every two seconds
+const DRAWN = 12; // maximum number of lines; if there are more nodes, the nodes with the largest bounds are drawn
 const COLOURS = ["#3b82f6", "#e8590c", "#2f9e44", "#be4bdb", "#f08c00", "#1098ad", "#e64980", "#74b816", "#7048e8", "#0ca678", "#d6336c", "#868e96"];
 
-const rows = new Map(); // instance_id -> {tr, cells, begun, at, rate}
-const times = []; // seconds
-const bounds = new Map(); // instance_id -> nanoseconds or null, as long as times
+const rows = new Map(); // instance_id -> {tr, cells, begun, at, rate}: the node's row, its last count of events and the time of this count
+const times = []; // times of the points in seconds since 1970
+const bounds = new Map(); // instance_id -> array with a bound in ns, or null, for each element of `times`
 const colours = new Map(); // instance_id -> colour, while its line is drawn
 let chart = null;
-let all = false; // list every node
+let all = false; // true if the table lists every node
 
 const losses = (node) => node.counters.dropped - node.counters.unwanted;
 /** What an operator looks at first. */
@@ -24,7 +24,7 @@ function makeRow(id) {
   return row;
 }
 
-// What its processes do, recorded or not: as the agent counts, by its own clock.
+// Returns the events per second that the node's processes made, whether recorded or not. Count and time come from the agent.
 function rate(row, node) {
   const seconds = (node.counted_local_ns - row.at) / 1e9;
   if (seconds === 0) return row.rate;

@@ -1,10 +1,10 @@
-// Busy time of each core over time and lateness in collectives: a canvas drawn from what the
-// aggregator computes (format overview-json). Works without internet; every zoom asks again.
+// Draws on a canvas how busy each core was over time, and how late participants entered collectives. The aggregator computes
+// the data (format overview-json). Each zoom requests it again. Needs no internet access.
 import { count, dur, h, put, say, scrolls } from "./dom.js";
 import { get, session } from "./api.js";
 
-const LABEL = 190; // pixels left of the map
-const STRIP = 60; // height of the lateness strip
+const LABEL = 190; // width in pixels of the labels, which are left of the map
+const STRIP = 60; // height in pixels of the strip that shows lateness
 const name = (c) => `${c.instance_id} · ${c.rank ?? c.process_id} · core ${c.lnc_idx}`;
 const mean = (line) => line.length > 0 ? line.reduce((a, b) => a + b, 0) / line.length / 1000 : 0;
 const share = (v) => `${(100 * v).toFixed(1)} %`;
@@ -49,7 +49,7 @@ function draw(canvas, o, from, layer, selection) {
     if (l) g.fillRect(x(i), base - Math.max(1, (STRIP * l.late_ns) / worst), Math.max(1, step), Math.max(1, (STRIP * l.late_ns) / worst));
   });
   g.fillStyle = colour("--quiet");
-  const parts = width - LABEL < 400 ? 2 : 4; // as many times as have room beside each other
+  const parts = width - LABEL < 400 ? 2 : 4; // number of intervals between the time labels; few, so that labels do not overlap
   for (let k = 0; k <= parts; k++) {
     g.textAlign = k === 0 ? "left" : k === parts ? "right" : "center";
     g.fillText(`+${dur(from + (k * o.buckets * o.bucket_ns) / parts)}`, LABEL + (k * (width - 2 - LABEL)) / parts, base + 12);
@@ -64,9 +64,9 @@ function draw(canvas, o, from, layer, selection) {
 class Overview {
   constructor(id) {
     this.id = id;
-    this.whole = [0, 0]; // nanoseconds from the whole picture's start
-    this.view = null; // [from, to] of the same, null: all
-    this.start = null; // BigInt, UTC ns of the whole picture's start
+    this.whole = [0, 0]; // time range of the whole session, in ns since its start
+    this.view = null; // the visible range [from, to] in ns since the start; null means the whole session
+    this.start = null; // start of the whole session as a BigInt, in ns since 1970 (UTC)
     this.canvas = h("canvas", { class: "map", tabindex: "0", role: "img", "aria-label": "Busy time of cores over time; the table below has the numbers" });
     this.readout = h("p", { class: "readout quiet" });
     this.ramp = h("span", { class: "ramp", "data-layer": "busy" });

@@ -1,5 +1,5 @@
-// "Open in Perfetto": the trace goes from this page to the Perfetto window by postMessage, so the
-// server needs no address that Perfetto could reach, and the token stays here.
+// "Open in Perfetto": this page sends the trace to the Perfetto window with postMessage. Therefore Perfetto need not reach the
+// aggregator, and does not get the user's token.
 import { request } from "./api.js";
 
 const ORIGIN = "https://ui.perfetto.dev";

@@ -1,15 +1,15 @@
-// The profiles of a session: the merged one, and beside it what devices recorded instruction by
-// instruction, where the session asked for that.
+// The profiles of a session: the merged system profile, and the device profiles (instruction by instruction) if the session
+// requested them.
 import { bytes, count, h, say, table, td, tone } from "./dom.js";
 import { download, get, session } from "./api.js";
 import { action } from "./sessions.js";
 import { openInPerfetto } from "./perfetto.js";
 
-let formats = []; // what the aggregator writes
+let formats = []; // the output formats of this aggregator
 get("api/v1/formats").then((doc) => { formats = doc.formats.filter((f) => f.title); }).catch((e) => say(`Output formats: ${e.message}`));
 
 const base = (name) => name.slice(name.lastIndexOf("/") + 1);
-const trace = (a) => /^device_profile_.*\.pftrace$/.test(base(a.name)); // as viewers export it
+const trace = (a) => /^device_profile_.*\.pftrace$/.test(base(a.name)); // a trace that a vendor's viewer exported
 const core = (n) => n === undefined || n < 0 ? null : n;
 
 /** Listed here, not among the other artifacts. */

@@ -1,4 +1,4 @@
-// Where the time goes and who was late: what `meridian report` prints, of the whole session, as pictures and as text.
+// Shows the report of a whole session, as `meridian report` prints it: where the time was spent and which workers were late.
 import { h, say } from "./dom.js";
 import { request, session } from "./api.js";
 
@@ -6,14 +6,14 @@ const ask = async (id, format) => (await request(`${session(id)}/profile?format=
 
 /** The page of report-html in a tree of its own: its style is a sheet, not markup; it has no script, and none would run. */
 function pictures(text) {
-  const [whole, style] = /<style>([^]*?)<\/style>/.exec(text); // as markup it would be refused
+  const [whole, style] = /<style>([^]*?)<\/style>/.exec(text); // the page's security policy forbids style elements, so the style becomes a style sheet object
   const page = new DOMParser().parseFromString(text.replace(whole, ""), "text/html"), host = h("div", { class: "pictures" });
   const sheet = new CSSStyleSheet(), shadow = host.attachShadow({ mode: "open" });
   sheet.replaceSync(style);
   shadow.adoptedStyleSheets = [sheet];
   const main = document.importNode(page.querySelector("main"), true);
-  main.querySelector("details")?.remove(); // the text has a button
-  main.querySelector("h1")?.remove(); // the page has this heading
+  main.querySelector("details")?.remove(); // the text of the report has a button of its own
+  main.querySelector("h1")?.remove(); // the section already has this heading
   shadow.append(main);
   return host;
 }

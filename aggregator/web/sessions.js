@@ -1,11 +1,11 @@
-// The table of sessions, and what can be done with them.
+// The table of sessions, and the actions for each session.
 import { $, bytes, count, h, percent, put, say, tone } from "./dom.js";
 import { download, may, post, remove, role, session } from "./api.js";
 import { openInPerfetto } from "./perfetto.js";
 
 const rows = new Map(); // id -> {tr, cells, buttons}
-let latest = []; // what the aggregator said last
-let changed = () => {}; // asks the page to look again
+let latest = []; // the sessions in the aggregator's last answer
+let changed = () => {}; // makes the page request the state again
 let chosen = () => {}; // shows a session's details
 
 /** Runs what a button asks for, once at a time; errors are shown. Not `disabled`, which would take the focus away. */
@@ -87,7 +87,7 @@ function showSession(s) {
   put(c[5], count(s.events));
   put(c[6], percent(s.events, s.events + s.lost), s.lost > 0 ? "num bad" : "num");
   c[6].title = s.lost > 0 ? `${count(s.lost)} events were lost; the session's table says where and why` : "";
-  put(c[7], bytes(s.store_bytes + s.artifact_bytes)); // what a deletion makes room for
+  put(c[7], bytes(s.store_bytes + s.artifact_bytes)); // the space that deleting the session frees
   row.buttons.stop.hidden = !(may("control") && isOpen(s.state));
   row.buttons.trigger.hidden = !(may("control") && isOpen(s.state) && s.mode === "recorder");
   row.buttons.perfetto.hidden = row.buttons.download.hidden = s.events === 0;
