@@ -1,9 +1,9 @@
 /*
  * timesync/absolute.h - makes inequalities on a clock's offset from absolute time
  *
- * If two nodes know absolute time within stated bounds, the difference of their readings gives a
- * pair of inequalities on the offset. The pair is used like a packet, but is free of network delays
- * and asymmetry.
+ * Absolute time is UTC from a source that states its error, such as a PTP hardware clock. If two
+ * nodes know absolute time, the difference of their readings gives an upper and a lower limit of
+ * the offset. The pair is used like the limits from packets, but contains no network delay.
  *
  * The aggregator reads its clocks every few seconds, and a node at other times. The offset of the
  * aggregator's clock to absolute time is interpolated between two of its readings. It is widened by
@@ -14,7 +14,7 @@
  * by a smeared leap second.
  *
  * Units    int64 ns. Sign offset = session - local.
- * Threads  stateless.
+ * Threads  any thread may call the functions.
  * Source   docs/reference/timesync.md section 4.
  */
 #ifndef MRD_TIMESYNC_ABSOLUTE_H

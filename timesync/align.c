@@ -98,9 +98,9 @@ bin_sane(const mrd_align_bin *bin)
 
 typedef mrd_align_place place;
 
-/* Returns by how many ns an offset can increase within d ns. The clock's rate is `rate` ppb now. It
- * may change by at most w ppb per second, up to MRD_ALIGN_RATE_MAX. For the possible decrease, the
- * caller passes the negative rate and negates the result. */
+/* Returns by how many ns an offset can increase within d ns. The clock's rate is `rate` ppb now.
+ * The rate may change by at most w ppb per second, up to MRD_ALIGN_RATE_MAX. To get the largest
+ * decrease, the caller passes the negative rate and negates the result. */
 static double
 reach_up(double rate, double d, double w)
 {
@@ -137,8 +137,8 @@ interpolate(const mrd_align_segment *seg, const mrd_align_bin *a, const mrd_alig
     double widen = seg->w * (span * 1e-9) * (span * 1e-9) / 8;
     double lo = a->lo + (b->lo - a->lo) * f, hi = a->hi + (b->hi - a->hi) * f;
 
-    /* At the bins themselves the interpolated bound is exact. Between two bins its error is at most
-     * a parabola that is 0 at both of them. */
+    /* At the two bins the interpolated bound is exact. Between them its error is at most a parabola
+     * that is 0 at both bins. */
     widen *= 4 * f * (1 - f);
     return (place){ lo - widen, hi + widen, a->est + (b->est - a->est) * f };
 }
@@ -411,8 +411,8 @@ clamp_local(mrd_local_ns at)
 
 /* Finds the gap between two segments that contains `at`. Returns the segment before this gap, or
  * NULL if `at` is in no gap. On entry, *s is the segment of a bin near `at`. On return, it is the
- * segment of `at`. A segment's first and last packet can lie inside or outside of its bins. So `at`
- * may be in a gap although a bin of the segment is near. */
+ * segment of `at`. A segment ends at its last packet, which can be earlier or later than its last
+ * bin. So `at` may be in a gap although a bin of the segment is near. */
 static const mrd_align_segment *
 gap_at(const mrd_align *align, size_t *s, int64_t at)
 {

@@ -4,9 +4,9 @@
  * A table belongs to one clock, which is the clock of one node between two boots. After a reboot
  * CLOCK_MONOTONIC_RAW starts again, so the journal has another table, with another `clock_id`. A
  * table is a list of segments (epochs). A segment is a list of bins in ascending local time. A bin
- * contains the estimate of offset = session - local at one instant, and its bound [lo, hi]. The
- * journal contains the raw local times. The table is stored next to the journal and can be
- * recomputed.
+ * contains the estimate of offset = session - local at one instant, and the bound of the offset,
+ * [lo, hi]. The journal contains the raw local times. The table is stored next to the journal and
+ * can be recomputed.
  *
  *   inside a segment  The estimate, lo and hi are interpolated. lo and hi are widened by w*d^2/8,
  *                     where d is the distance of the two bins.
@@ -15,13 +15,13 @@
  *   between segments  The time of the break is unknown. So the bound contains both extrapolations,
  *                     the quality is "gap", and the estimate is a line that never decreases.
  *
- * The later of two local times of one table is never mapped to an earlier time.
+ * Mapping keeps the order of times: a later local time is never mapped to an earlier session time.
  *
  * Units    int64 ns for instants. Offsets inside a segment are doubles relative to its integer base
  *          (exact below 2^52 ns). Rates are ns per s (ppb), w is ppb per s.
  * Sign     offset = session - local. A positive offset means that the local clock is behind.
  * Session  Session time is the aggregator's CLOCK_MONOTONIC_RAW plus a constant, which is chosen at
- *          the start so that session time reads as UTC nanoseconds. It never steps.
+ *          the start so that session time reads as UTC nanoseconds. Session time never steps.
  * Threads  a finished table is immutable and may be shared. Each reader has its own cursor.
  * Source   docs/reference/timesync.md sections 4 and 7.
  */
@@ -38,7 +38,7 @@
 #define MRD_ALIGN_SEGMENTS_MAX 4096 /* maximum number of segments in a table */
 /* maximum number of bins in a table; bins of half a second fill it in 24 days */
 #define MRD_ALIGN_BINS_MAX (4 << 20)
-/* ppb; the rate of every clock is assumed to be wrong by at most 500 ppm */
+/* assumed largest rate error of every clock, in ppb (500 ppm) */
 #define MRD_ALIGN_RATE_MAX 500000.0
 /* an instant farther than this from the nearest bin gets the quality "extrapolated" */
 #define MRD_ALIGN_FAR (5 * MRD_SEC)
@@ -56,7 +56,7 @@ typedef struct {
 
 typedef struct {
     uint32_t epoch;
-    mrd_epoch_cause cause; /* the event because of which this segment began */
+    mrd_epoch_cause cause; /* why this segment began */
     int64_t base;          /* ns to add to the offsets of the segment's bins; |base| <= 4e18 */
     /* assumed maximum change of the clock's rate, in ppb per s; 0 if the table has one constant
      * offset */

@@ -4,9 +4,9 @@
 
 #define WINDOW ((int64_t) 1 << MRD_ALIGN_GRID_BITS)
 
-/* Returns true if the estimate and the bound follow a straight line through the whole window. The
- * cursors a and b are at the begin and the end of the window. They must be at the same bin, without
- * a gap in between, because a gap can be shorter than a window. */
+/* Returns true if the estimate and the bound are straight lines in the whole window. The cursors a
+ * and b are at the begin and the end of the window. So both must be between the same bins. The
+ * window must also contain no gap, which can be shorter than a window. */
 static bool
 is_straight(const mrd_align *align, const mrd_align_cursor *a, const mrd_align_cursor *b,
             int64_t from)

@@ -4,9 +4,9 @@
  * Local time is divided into windows of fixed size. The begin of a window is mapped by
  * mrd_align_map(), and times inside the window by a straight line. The windows are the same for
  * every reader, so every reader gets the same result for an instant. If a window contains a bin, a
- * gap or an edge of a gap, each instant is mapped by mrd_align_map(). In other windows the result
- * differs from mrd_align_map() by at most 1 ns, the radius is valid for the whole window, and
- * results never decrease.
+ * gap or an edge of a gap, each of its instants is mapped by mrd_align_map(). In other windows the
+ * result differs from mrd_align_map() by at most 1 ns, the radius is valid for the whole window,
+ * and results never decrease.
  */
 #ifndef MRD_TIMESYNC_ALIGN_GRID_H
 #define MRD_TIMESYNC_ALIGN_GRID_H

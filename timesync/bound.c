@@ -44,9 +44,9 @@ mrd_span_envelope(const mrd_span *span, const mrd_ineq *ineqs, int64_t base, dou
 }
 
 /*
- * Makes the first set of an epoch, with rates in [rate_lo, rate_hi]. The result is a box: it
- * contains all offsets between the greatest lower and the least upper inequality. The caller cuts
- * it with the inequalities. Returns false if there are no inequalities, or if they contradict each
+ * Makes the first set of an epoch: a box with all rates in [rate_lo, rate_hi], and all offsets
+ * between the greatest lower and the least upper inequality of the bin. The caller then cuts the
+ * box with the inequalities. Returns false if there are no inequalities, or if they contradict each
  * other.
  */
 static bool
@@ -58,14 +58,14 @@ start_poly(mrd_poly *poly, const mrd_span *span, const mrd_ineq *ineqs, int64_t 
     mrd_span_envelope(span, ineqs, base, (rate_lo + rate_hi) / 2, &up, &down);
     if (isnan(up) && isnan(down))
         return false;
-    /* If there are inequalities of only one direction, the widest range is used that doubles
-     * resolve well. */
+    /* If there are inequalities of only one direction, use the widest range that doubles resolve
+     * well. */
     if (isnan(down))
         down = up - MRD_BOUND_FREE;
     if (isnan(up))
         up = down + MRD_BOUND_FREE;
-    /* Adds the largest change of the offset within a bin of 0.5 s. A box that is too large does no
-     * harm, because the caller cuts it. */
+    /* Enlarge the box by the largest change of the offset within a bin of 0.5 s. A box that is too
+     * large does no harm, because the caller cuts it. */
     room = (rate_hi - rate_lo) * 0.5 + 1e4;
     if (down - room > up + room)
         return false;
@@ -89,8 +89,8 @@ struct mrd_bound {
     mrd_bound_counts counts;
 
     bool running; /* true if an epoch has begun, so that poly, t0, base and epoch are valid */
-    /* whether upper and lower inequalities occurred in this epoch; bins are emitted only when both
-     * did */
+    /* whether upper and lower inequalities occurred in this epoch; no bin is emitted before both
+     * occurred */
     bool has_up, has_down;
     mrd_poly poly;
     int64_t t0, base;
@@ -144,8 +144,8 @@ mrd_bound_counters(const mrd_bound *bound)
     return bound->counts;
 }
 
-/* Orders inequalities independently of their arrival: upper ones before lower ones, loose ones
- * before tight ones. */
+/* Orders inequalities in a way that does not depend on their arrival: upper before lower
+ * inequalities, and loose before tight inequalities. */
 static bool
 ineq_before(const mrd_ineq *a, const mrd_ineq *b)
 {
@@ -156,7 +156,8 @@ ineq_before(const mrd_ineq *a, const mrd_ineq *b)
     return a->t < b->t;
 }
 
-/* Copies both halves of a bin into one sorted list and returns its length. */
+/* Copies the upper and the lower inequalities of a bin into one sorted list, and returns its
+ * length. */
 static size_t
 pack(const live_bin *bin, mrd_ineq to[MRD_BIN_INEQS])
 {
@@ -267,8 +268,9 @@ misses_nearly(const mrd_bound *bound, const mrd_poly *poly, const mrd_ineq *ineq
     return by < range.hi - range.lo;
 }
 
-/* Accepts those inequalities of a contradicting bin that fit the set, and counts the others as bad.
- * Tries the loosest ones first, so that the result does not depend on their order of arrival. */
+/* Accepts the inequalities of a contradicting bin that fit the set, and counts the others as bad.
+ * Tries the loosest inequalities first, so that the result does not depend on their order of
+ * arrival. */
 static void
 salvage(mrd_bound *bound, const live_bin *bin)
 {
@@ -308,8 +310,9 @@ keep_epoch(mrd_bound *bound)
     bound->held_n = 0;
 }
 
-/* Held bins wait after a contradiction. Returns true if an epoch that begins at held bin i, with
- * rates in [rate_lo, rate_hi], fits all later held bins. *ret_first is then the set of bin i. */
+/* Held bins are the bins that wait for a decision after a contradiction. Returns true if an epoch
+ * that begins at held bin i, with rates in [rate_lo, rate_hi], fits all later held bins. *ret_first
+ * is then the set of bin i. */
 static bool
 explains(mrd_bound *bound, int i, double rate_lo, double rate_hi, int64_t *ret_base,
          mrd_poly *ret_first)
@@ -348,9 +351,9 @@ try_epoch(mrd_bound *bound, int i, double rate_lo, double rate_hi)
     return true;
 }
 
-/* Tries to begin a new epoch at one of the held bins `from` to `to`, which wait after a
- * contradiction. The old epoch may have ended by a step, a migration or a changed rate. So its rate
- * is not used, and the first seconds of the new epoch have wider bounds. */
+/* Tries to begin a new epoch at one of the held bins `from` to `to`. The old epoch may have ended
+ * because of a step, a migration or a changed rate. So its rate is not used, and the first seconds
+ * of the new epoch have wider bounds. */
 static bool
 try_epochs(mrd_bound *bound, int from, int to)
 {
@@ -361,8 +364,8 @@ try_epochs(mrd_bound *bound, int from, int to)
     return false;
 }
 
-/* Returns true if the held bins also fit a step of the clock at the first of them. Their packets
- * are then too imprecise to show whether the clock was stepped or packets are wrong. */
+/* Returns true if a new epoch could also begin at the first held bin. The packets are then too
+ * imprecise to show whether the clock was stepped or packets are wrong. */
 static bool
 ambiguous(mrd_bound *bound)
 {
@@ -471,9 +474,9 @@ implied(const mrd_ineq *ineq, const mrd_ineq *a, const mrd_bound_options *option
     return looser >= rate * fabs(mrd_seconds(a->t, ineq->t)) + 1;
 }
 
-/* Adds `ineq` to the open bin, unless another inequality of the bin implies it: then returns false.
- * Drops inequalities of the bin that `ineq` implies. If the bin is full, `ineq` replaces the
- * loosest inequality of its direction, but only if it is tighter. */
+/* Adds `ineq` to the open bin. Returns false and does not add it if another inequality of the bin
+ * implies it. Drops inequalities of the bin that `ineq` implies. If the bin is full, `ineq`
+ * replaces the loosest inequality of its direction, but only if it is tighter. */
 static bool
 keep_tight(mrd_bound *bound, const mrd_ineq *ineq)
 {

@@ -1,17 +1,18 @@
 /*
- * timesync/bound.h - computes the bound: the set of all (offset, rate) of a clock that no
+ * timesync/bound.h - computes the bound of a clock: the set of all pairs (offset, rate) that no
  * inequality contradicts
  *
- * The set is moved from bin to bin, forward in time (live) or in both directions (offline). These
- * assumptions are printed with every result: a packet is received after it was sent, up to the
- * uncertainty e of the stamps; inside an epoch the rate changes by at most w per second; |rate| <=
- * rate_max. Under these assumptions the offset is inside [lo, hi]. There is no assumption about
- * delays.
+ * The set is moved from bin to bin, forward in time (live) or in both directions (offline). There
+ * are three assumptions, which are printed with every result. A packet is received after it was
+ * sent, up to the uncertainty e of the stamps. Inside an epoch the rate changes by at most w per
+ * second. |rate| is at most rate_max. Under these assumptions the offset is inside [lo, hi].
+ * Nothing is assumed about delays.
  *
  * If the set becomes empty, an assumption was false. The filter then waits for 3 more bins. If
- * these fit the old set, the contradicting packets were wrong, so they are dropped and counted.
- * Otherwise a new epoch with any rate begins at the first contradicting bin, or at a later one if
- * the first does not fit it. Small errors that cause no contradiction cannot be detected.
+ * these fit the old set, the contradicting packets were wrong, and are dropped and counted.
+ * Otherwise a new epoch with any rate begins at the first contradicting bin, or at a later bin if
+ * the first does not fit the bins after it. Small errors that cause no contradiction cannot be
+ * detected.
  *
  * Units    t in local ns; offsets in ns relative to an integer base per epoch; rates in ppb; w in
  *          ppb/s.
@@ -65,13 +66,14 @@ typedef struct {
 
 typedef struct {
     uint64_t used; /* number of accepted inequalities */
-    /* inequalities dropped as wrong, because later packets fit the set that these contradict */
+    /* inequalities dropped as wrong, because they contradict the set and later packets fit the
+     * set */
     uint64_t bad;
     /* inequalities in `bad` that missed the set by less than its width, so the clock may have made
      * a small step */
     uint64_t near;
-    /* inequalities dropped, because their bin has MRD_BIN_INEQS / 2 tighter ones of the same
-     * direction */
+    /* inequalities dropped, because their bin has MRD_BIN_INEQS / 2 tighter inequalities of the
+     * same direction */
     uint64_t over_capacity;
     /* inequalities dropped, because another inequality of the bin is tighter at every rate */
     uint64_t implied;
@@ -88,8 +90,8 @@ typedef struct {
 
 typedef struct mrd_bound mrd_bound;
 
-/* Creates a filter. It calls `emit` with each accepted bin in order of time. During a
- * contradiction, it does so a few bins late. Returns NULL if out of memory. */
+/* Creates a filter. The filter calls `emit` with each accepted bin in order of time. After a
+ * contradiction, the calls are delayed by a few bins. Returns NULL if out of memory. */
 mrd_bound *mrd_bound_new(const mrd_bound_options *options,
                          void (*emit)(void *self, const mrd_bound_bin *bin), void *self);
 void mrd_bound_free(mrd_bound *bound);
@@ -136,10 +138,10 @@ bool mrd_bound_both(const mrd_span *spans, size_t n, const mrd_ineq *ineqs, int6
 bool mrd_bound_forward(const mrd_span *spans, size_t n, const mrd_ineq *ineqs, int64_t base,
                        const mrd_bound_options *options, mrd_poly_range *ret_range);
 /*
- * After a break, finds the last bins of the earlier epoch that may belong to the later one. Runs
- * backward through the bins of `later` and then of `earlier`, until a bin contradicts. Returns the
- * number of bins of `earlier` after that bin, which the caller drops. Returns 0 if no bin
- * contradicts.
+ * After a break, finds the last bins of the earlier epoch that may belong to the later epoch. Moves
+ * the set backward through the bins of `later` and then of `earlier`, until a bin contradicts the
+ * set. Returns the number of bins of `earlier` after that bin, which the caller drops. Returns 0 if
+ * no bin contradicts.
  */
 size_t mrd_bound_retreat(const mrd_span *earlier, size_t n_earlier, const mrd_span *later,
                          size_t n_later, const mrd_ineq *ineqs, int64_t base,

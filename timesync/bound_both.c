@@ -69,7 +69,8 @@ mrd_bound_retreat(const mrd_span *earlier, size_t n_earlier, const mrd_span *lat
 
     anything(&poly, options->rate_max);
     for (size_t i = n_later; i-- > 0; last = &later[i]) {
-        /* Only rounding can cause this contradiction, because the forward run found none here. */
+        /* Only rounding can cause a contradiction here, because the run forward in time found
+         * none. */
         if (!step(&poly, last, &later[i], ineqs, base, options))
             return 0;
     }

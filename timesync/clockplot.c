@@ -202,8 +202,8 @@ fill_points(const mrd_align *align, plot_point *to)
     return count;
 }
 
-/* Returns the q-quantile of n values (q from 0 to 1). It is the end of an axis, so that a few
- * outliers do not flatten the other points. */
+/* Returns the q-quantile of n values (q from 0 to 1). An axis ends at this value and not at the
+ * maximum, so that a few outliers do not flatten the other points. */
 static double
 most_of(double *v, size_t n, double q)
 {

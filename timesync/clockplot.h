@@ -4,8 +4,8 @@
  * The picture is self-contained (no script, no font, no link). It has three panels over session
  * time, with axes, units and a legend. They show the offset with its bound (without the mean rate
  * of each epoch), the width of the bound, and the distance of each packet from the estimate. The
- * picture follows the viewer's light or dark scheme. Both outputs state the assumptions. Threads:
- * stateless.
+ * picture follows the viewer's light or dark scheme. Both outputs state the assumptions. Any thread
+ * may call these functions.
  */
 #ifndef MRD_TIMESYNC_CLOCKPLOT_H
 #define MRD_TIMESYNC_CLOCKPLOT_H

@@ -43,8 +43,8 @@ by_raw_time(const void *a, const void *b)
                : mrd_ev_after(x->other, y->other) - mrd_ev_before(x->other, y->other);
 }
 
-/* Returns how far the other clock was set between two neighbouring readings, or 0 if it was not
- * set. */
+/* Returns by how many ns the other clock was set between two neighbouring readings, or 0 if it was
+ * not set. A slew is not a setting. */
 static mrd_dur_ns
 step_between(const mrd_cross_point *a, const mrd_cross_point *b)
 {
@@ -78,9 +78,9 @@ unseen(const mrd_cross_point *a, const mrd_cross_point *b)
     return MRD_CROSS_UNSEEN + 4 * (a->within > b->within ? a->within : b->within);
 }
 
-/* Searches the readings after `point` (step 1) or before it (step -1). Returns the first one that
- * is at least BASELINE away, so that the width of a reading does not matter. Returns the furthest
- * searched reading if none is far enough, or `point` if there is no other reading. */
+/* Searches the readings after `point` (step 1) or before it (step -1). Returns the first reading
+ * that is at least BASELINE away, so that the error of a single reading does not matter. Returns
+ * the furthest searched reading if none is far enough, or `point` if there is no other reading. */
 static const mrd_cross_point *
 far_from(const mrd_cross_point *point, const mrd_cross_point *end, int step)
 {
@@ -120,9 +120,9 @@ line_doubt(const mrd_cross_point *point, size_t n, size_t i)
     return mrd_sat_add(doubt, unseen(&point[i], &point[i + 1]));
 }
 
-/* Raises the doubt (possible error) of the lines near line i to at least `doubt` ns. A clock that
- * was set back shows some times twice, so a stamp of line i may be converted by one of these
- * lines. */
+/* Raises the doubt (possible error) of the lines near line i to at least `doubt` ns. Line i is the
+ * straight line from reading i to reading i + 1. A clock that was set back shows some times twice,
+ * so a stamp of line i may be converted by a neighbouring line. */
 static void
 doubt_beside(mrd_cross_point *point, size_t n, size_t i, mrd_dur_ns doubt)
 {
@@ -148,7 +148,8 @@ doubt_lines(mrd_cross_table *table)
                        doubt = line_doubt(point, n, i);
 
             point[i].doubt = point[i].doubt > doubt ? point[i].doubt : doubt;
-            /* the other clock did not move forward here by more than an oscillator can */
+            /* the other clock lost time or kept its rate here, so it may have been set back by a
+             * small amount */
             if (moved_between(&point[i], &point[i + 1]) <= past / PER_PPM)
                 doubt_beside(point, n, i, doubt);
             table->doubt = point[i].doubt > table->doubt ? point[i].doubt : table->doubt;
@@ -172,8 +173,8 @@ mrd_cross_table_order(mrd_cross_table *table)
         const mrd_cross_point *last = kept == 0 ? NULL : &table->v[kept - 1];
         mrd_dur_ns step = last == NULL ? 0 : step_between(last, &table->v[i]);
 
-        /* Skips readings that were sent twice, by two batches. Also skips readings of the same era
-         * that go back in time. */
+        /* Skips readings that two batches contain. Also skips readings of the same era that go back
+         * in time. */
         if (last != NULL && (table->v[i].raw.ns == last->raw.ns ||
                              (step == 0 && !mrd_ev_after(table->v[i].other, last->other))))
             continue;
@@ -290,8 +291,8 @@ claim_of(const mrd_cross_table *table, size_t e, int64_t other, mrd_dur_ns off, 
     else if (c.raw > until && c.raw - until > slack)
         c.missed = c.raw - until;
     c.missed = c.missed > off ? c.missed - off : 0;
-    /* No event is later than the batch that contains it, even if its stamp is wrong. `by_raw` is
-     * the time of that batch. */
+    /* An event cannot be later than the batch that contains it. `by_raw` is the time of that batch.
+     * A result after this time counts as a miss. */
     late = known ? mrd_sat_sub(c.raw, by_raw) : 0;
     if (late > slack + (off < MRD_MS ? off : MRD_MS) && late > c.missed)
         c.missed = late;
@@ -300,7 +301,7 @@ claim_of(const mrd_cross_table *table, size_t e, int64_t other, mrd_dur_ns off, 
 }
 
 /* Returns true if the stamp belongs more likely to the era of `a` than to the era of `b`. If both
- * are equal, the later era counts as more likely. */
+ * are equally likely, the later era is preferred. */
 static bool
 better(const claim *a, const claim *b, bool known)
 {

@@ -8,24 +8,24 @@
  * by more than a slew can explain: 1/8 of the time between the readings plus 1 ms. A clock that was
  * set back shows some times twice. A stamp can belong to an era if it is after the last reading of
  * the previous era and before the first reading of the next one. If two eras are possible, the time
- * at which the stamp was passed on decides. If both are still possible, the distance between the
- * two results is added to the possible error (`doubt`).
+ * at which the agent received the stamp decides. If both are still possible, the distance between
+ * the two results is added to the possible error (`doubt`).
  *
  * A smaller setting begins no new era. It is then unknown when the clock moved between two
- * readings. So the doubt is the difference between the line through the two readings and the rates
- * before and after. If the clock moved more than an oscillator can explain (500 ppm), as in a slew,
- * the doubt contains the whole movement. Outside of the readings of an era, the doubt is 500 ppm of
- * the distance to the nearest reading, plus the doubt of the extrapolated line.
+ * readings. So the doubt is the difference between the line through the two readings and the lines
+ * with the rates before and after them. If the clock moved more than an oscillator can explain (500
+ * ppm), as in a slew, the doubt contains the whole movement. Outside of the readings of an era, the
+ * doubt is 500 ppm of the distance to the nearest reading, plus the doubt of the extrapolated line.
  *
  * Every doubt also contains two errors that the readings cannot show. One is the time that a
  * reading takes. The other one is MRD_CROSS_UNSEEN, for a clock that left the line between two
  * readings and returned to it.
  *
- * Limit: two settings within one loop of the agent (10 ms while it records) that cancel each other
- * cannot be detected, and are not part of the doubt. The same holds for recordings of older agents,
- * which read the clocks less often.
+ * Limit: two settings that cancel each other within one turn of the agent's loop (10 ms while it
+ * records) cannot be detected. They are not part of the doubt. The same holds for recordings of
+ * older agents, which read the clocks less often.
  *
- * Units: ns. Threads: no state beyond the table.
+ * Units: ns. Only one thread at a time may change a table.
  */
 #ifndef MRD_TIMESYNC_CROSS_TABLE_H
 #define MRD_TIMESYNC_CROSS_TABLE_H

@@ -2,15 +2,15 @@
  * timesync/epoch.h - detects the end of an epoch, which is a time range in which a clock ran
  * without a break
  *
- * This file watches a node's own clocks, and tests for small jumps. Offsets are never interpolated
- * across the end of an epoch. A break is detected in one of three ways: by readings of the node's
- * clocks (here), by packets that contradict each other (bound.h), or by the code that resets a
- * device clock. A jump smaller than the round trip time causes no contradiction. The CUSUM test
- * (cumulative sum of prediction errors) detects such a jump in the estimate and lowers the quality,
- * but never ends an epoch.
+ * This module compares readings of a node's own clocks, and tests offsets for small jumps. Offsets
+ * are never interpolated across the end of an epoch. A break is detected in one of three ways: by
+ * readings of the node's clocks (here), by packets that contradict each other (bound.h), or by the
+ * code that resets a device clock. A jump smaller than the round trip time causes no contradiction.
+ * The CUSUM test (cumulative sum of prediction errors) detects such a jump in the estimate and
+ * lowers the quality, but never ends an epoch.
  *
  * Units    int64 ns.
- * Threads  plain state, one thread each.
+ * Threads  only one thread at a time may use a struct.
  * Source   docs/reference/timesync.md section 6; Page 1954 for CUSUM.
  */
 #ifndef MRD_TIMESYNC_EPOCH_H

@@ -25,8 +25,8 @@ same(mrd_vertex a, mrd_vertex b)
     return fabs(a.x - b.x) < 1e-9 && fabs(a.y - b.y) < 1e-9;
 }
 
-/* Removes repeated vertices, and vertices at which the border does not turn left. The remaining set
- * still contains the removed vertices. */
+/* Removes repeated vertices, and vertices at which the border does not turn left. The set without
+ * them still contains these points. */
 static void
 tidy(mrd_poly *poly)
 {
@@ -224,7 +224,7 @@ mrd_poly_intersect(mrd_poly *poly, const mrd_poly *other)
 
     if (n == 0)
         poly->n = 0;
-    /* Clipping needs an area, but `other` is a point or a line. So `poly` stays unchanged. It is
+    /* Clipping needs an area. If `other` is a point or a line, `poly` stays unchanged. It is then
      * larger than the intersection, which is allowed. */
     if (n < 3)
         return poly->n > 0;

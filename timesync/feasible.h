@@ -7,7 +7,7 @@
  * trimming only enlarge it, and clips have a tolerance of MRD_POLY_SLACK.
  *
  * Units    x: offset in ns relative to a base; y: rate in ns per s (ppb); dt in s; w in ppb per s.
- * Threads  plain values, no state.
+ * Threads  only one thread at a time may use a set.
  * Source   docs/reference/timesync.md section 4: shear, Minkowski sum with a hexagon, trim.
  */
 #ifndef MRD_TIMESYNC_FEASIBLE_H

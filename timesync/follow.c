@@ -38,9 +38,11 @@ struct mrd_follow {
     /* how many of the packets that mrd_bound_counts.near counts were handled already */
     uint64_t near;
     mrd_align *live;
-    mrd_rate_box box; /* what the clock did in the last hour of this epoch */
+    /* how far the clock departed from its rate in the last hour of this epoch (rate_box.h) */
+    mrd_rate_box box;
     double best_width, width;
-    /* the w in use now, and the largest bend of the estimate in this epoch, in ppb/s */
+    /* `w` is the assumed largest change of the rate now, `bend` the largest change that the
+     * estimate had in this epoch, in ppb/s */
     double w, bend;
 
     bool running;
@@ -96,8 +98,8 @@ use_w(mrd_follow *follow, double w)
     mrd_bound_set_w(follow->bound, w);
 }
 
-/* Narrows the bounds of the recent bins up to time `until`, by running backward from later
- * packets. */
+/* Narrows the bounds of the recent bins up to time `until` by later packets. Moves the set of the
+ * newest bin backward in time. */
 static void
 narrow_recent(mrd_follow *follow, int64_t until)
 {
@@ -121,8 +123,8 @@ narrow_recent(mrd_follow *follow, int64_t until)
 }
 
 /*
- * Computes w from the bins up to time `until` by the rule of the offline result: 4 times the
- * largest bend of the estimate. Keeps w_live until the epoch is MRD_FOLLOW_ADAPT long.
+ * Computes w from the bins up to time `until` by the same rule as for finished sessions: 4 times
+ * the largest bend of the estimate. Keeps w_live until the epoch is MRD_FOLLOW_ADAPT long.
  */
 static void
 adapt_w(mrd_follow *follow, int64_t until)
@@ -175,8 +177,9 @@ begin_epoch(mrd_follow *follow, const mrd_bound_bin *bin)
     mrd_rate_box_start(&follow->box);
 }
 
-/* Stores the range of the offset at the time `at`, if the clock behaves after its last bin as it
- * did in the last hour. Returns false if the last bin is near, or if too little is known. */
+/* Stores the range of the offset at the time `at`, which is after the last bin. Assumes that the
+ * clock behaves as it did in the last hour. Returns false if `at` is at most MRD_ALIGN_FAR after
+ * the last bin, or if too little is known about the clock. */
 static bool
 learned_range(mrd_follow *follow, int64_t at, double *ret_lo, double *ret_hi)
 {
@@ -188,7 +191,8 @@ learned_range(mrd_follow *follow, int64_t at, double *ret_lo, double *ret_hi)
     if (!follow->running || live->bin_count == 0 || at - bin->at.ns <= MRD_ALIGN_FAR ||
         !mrd_rate_box_ahead(&follow->box, at - mrd_rate_box_last(&follow->box), &ahead))
         return false;
-    /* The rate is that of the last point of the box. The clock may have departed until the bin. */
+    /* The rate is measured at the last point of the box. Between this point and the bin, the clock
+     * may already have departed from it. */
     (void) mrd_rate_box_ahead(&follow->box, bin->at.ns - mrd_rate_box_last(&follow->box), &since);
     line = ahead.rate * mrd_seconds(bin->at.ns, at);
     *ret_lo = bin->lo + line - ahead.departure - since.departure;
@@ -196,7 +200,7 @@ learned_range(mrd_follow *follow, int64_t at, double *ret_lo, double *ret_hi)
     return true;
 }
 
-/* Marks the result as suspect if the clock moved more during a gap than its last hour allows. */
+/* Marks the result as suspect if the clock moved more during a gap than learned_range() allows. */
 static void
 watch_box(mrd_follow *follow, const mrd_bound_bin *bin)
 {
@@ -221,8 +225,8 @@ watch_jump(mrd_follow *follow, const mrd_smooth_bin *bin)
 {
     const mrd_kalman *kalman = &follow->smooth.state;
     double dt = mrd_seconds(follow->smooth.t0, bin->t0);
-    /* `wander` is how far the offset may move because the rate changes, as assumed. The jump test
-     * must ignore this. With only one pair of probes per 10 s, it is larger than the other
+    /* `wander` is how far the assumed change of the rate may move the offset. The jump test must
+     * not report this as a jump. With only one pair of probes per 10 s, it is larger than the other
      * noise. */
     double wander = follow->options.w * dt * dt / 2;
     double noise =
@@ -295,8 +299,8 @@ smooth_bin(const mrd_bound_bin *bin)
     return s;
 }
 
-/* Includes the open bin in the live result. The smoother does not store it, because the bin can
- * still change until it closes. */
+/* Includes the open bin in the live result. The smoother does not store the open bin, because the
+ * bin can still change until it closes. */
 static void
 show_open_bin(mrd_follow *follow)
 {
@@ -370,8 +374,8 @@ mrd_follow_break(mrd_follow *follow, const mrd_epoch_break *at)
     mrd_align_reset(follow->live);
 }
 
-/* Narrows the bound of a time after the last packet by what the clock did in the last hour, and
- * limits the estimate to it. */
+/* Narrows the bound of a time after the last packet to the range that the clock's behaviour in the
+ * last hour allows (learned_range). Limits the estimate to this range. */
 static void
 narrow_ahead(mrd_follow *follow, int64_t at, mrd_sess_ns *to, mrd_align_bound *bound)
 {
@@ -384,7 +388,8 @@ narrow_ahead(mrd_follow *follow, int64_t at, mrd_sess_ns *to, mrd_align_bound *b
     first.ns = mrd_sat_add(session, llround(floor(lo)));
     last.ns = mrd_sat_add(session, llround(ceil(hi)));
     if (first.ns > bound->hi.ns || last.ns < bound->lo.ns) {
-        /* the learned range contradicts w, so one of the two assumptions is false */
+        /* the learned range and the bound by w do not overlap, so one of the two assumptions is
+         * false */
         bound->quality = bound->quality < MRD_ALIGN_SUSPECT ? bound->quality : MRD_ALIGN_SUSPECT;
         return;
     }
@@ -420,8 +425,9 @@ mrd_follow_width(const mrd_follow *follow, mrd_dur_ns *ret_now, mrd_dur_ns *ret_
     *ret_best = known ? llround(follow->best_width) : -1;
 }
 
-/* Checks one held-out packet against a table. Counts it as reversed if it was received before it
- * was sent by the estimate, and as a violation if this is so even by the bound. */
+/* Checks one held-out packet against a table. Counts the packet as reversed if it was received
+ * before it was sent according to the estimate, and as a violation if this is so even according to
+ * the bound. */
 static void
 check_packet(const mrd_align *align, mrd_align_cursor *cursor, int64_t at, int64_t v, bool lower,
              mrd_follow_report *report)

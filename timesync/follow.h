@@ -3,19 +3,19 @@
  * epochs
  *
  *   live     mrd_follow_live() extrapolates from the last bin with the current data. The assumed
- *            maximum change of the rate, w, is w_live for the first minute of an epoch. Then it is
- *            4 times the largest bend (change of the rate) of the estimate until now, but at least
+ *            maximum change of the rate, w, is w_live for the first minute of an epoch. Then w is 4
+ *            times the largest bend (change of the rate) of the estimate until now, but at least
  *            the option w.
  *   offline  mrd_follow_offline() uses all data, in both directions of time. It is for finished
  *            sessions, and its result can be recomputed from the stored probes.
  *
  * One probe pair in ten is not used for the alignment (held out), but checks it. A held-out packet
- * is "reversed" if it was received before it was sent, by the estimate. The report has the largest
- * amount. If this is so even by the bound, the packet is a violation. The number of violations must
- * be 0.
+ * is "reversed" if it was received before it was sent, according to the estimate. The report has
+ * the largest amount of time. If this is so even according to the bound, the packet is a violation.
+ * The number of violations must be 0.
  *
  * Units, sign  as align.h.
- * Threads      a mrd_follow belongs to one thread.
+ * Threads      only one thread at a time may use a mrd_follow.
  * Memory       live: about 80 KiB for the bins of a minute.
  * Source       docs/reference/timesync.md sections 4 to 7.
  */
@@ -110,12 +110,12 @@ mrd_err mrd_follow_offline(const mrd_follow_input *in, mrd_align **ret_align,
 mrd_err mrd_follow_solve(const mrd_follow_input *in, mrd_align **ret_align,
                          mrd_follow_report *ret_report, mrd_why *why);
 /*
- * Extends a table beyond breaks that have packets on only one side: before its first or after its
- * last segment. A suspend or a migration moved the clock by an unmeasured amount. So times beyond
- * the break get a new segment without a bound (quality "unaligned"). Its offset assumes that the
- * clock stood still for the time stated in the break. Up to the break, the existing segment is
- * extended. mrd_follow_solve() calls this function. A table that has these segments already is
- * unchanged. Errors: NOMEM, LIMIT; *align is then unchanged.
+ * Extends a table to times before its first or after its last segment, if a break there has packets
+ * on only one side. A suspend or a migration moved the clock by an unknown amount. So times beyond
+ * the break get a new segment without a bound (quality "unaligned"). The offset of the new segment
+ * assumes that the clock stood still for the time stated in the break. The existing segment is
+ * extended up to the break. mrd_follow_solve() calls this function. A table that has these segments
+ * already is unchanged. Errors: NOMEM, LIMIT; *align is then unchanged.
  */
 mrd_err mrd_follow_open_ends(mrd_align **align, const mrd_epoch_break *breaks, size_t n);
 /* Compares held-out probes with a table and adds the result to the report. */

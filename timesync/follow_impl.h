@@ -6,9 +6,9 @@
 
 #include <math.h>
 
-/* Returns the stamp source of a bin. It is the worse of the best sources of the two directions.
- * Inequalities from absolute time may be wider than inequalities from packets, so their source
- * counts only in a bin without packets. */
+/* Returns the stamp source of a bin. This is the worse of two sources: the best of the upper and
+ * the best of the lower inequalities. Inequalities from absolute time may be wider than
+ * inequalities from packets, so their source counts only in a bin without packets. */
 static inline uint8_t
 mrd_ineqs_source(const mrd_ineq *ineqs, size_t n)
 {
@@ -32,7 +32,8 @@ mrd_ineqs_source(const mrd_ineq *ineqs, size_t n)
     return best[0] < best[1] ? best[0] : best[1];
 }
 
-/* Returns true if a peer is unreliable, because too many of its packets contradict each other. */
+/* Returns true if the probes of a clock are unreliable, because too many packets contradict the
+ * others. */
 static inline bool
 mrd_counts_distrusted(const mrd_bound_counts *counts)
 {
@@ -90,9 +91,9 @@ mrd_bin_of(int64_t t0, const mrd_poly_range *range, const mrd_estimate *estimate
 }
 
 /*
- * Returns the input of the jump test for one bin: how far the middle of `up` and `down` is from the
- * predicted offset, in standard deviations. `h` is half the narrowest bound. Returns 0 for bins
- * with queueing delays, which move the middle.
+ * Returns the input of the jump test (mrd_cusum_add) for one bin: the distance of the middle of
+ * `up` and `down` from the predicted offset, in standard deviations. `h` is half the narrowest
+ * bound. Returns 0 for bins with queueing delays, because such delays move the middle.
  */
 static inline double
 mrd_bin_surprise(double up, double down, double h, double predicted, double noise)

@@ -5,13 +5,15 @@
 
 #include "timesync/follow_impl.h"
 
-/* What is known of the offset at one time: its range, and the line that the clock would follow with
- * an unchanged rate. `departure` is the largest distance from the line that the range assumes. */
+/* What is known about the offset at one time from one side of the gap. `line` is the offset if the
+ * clock's rate did not change. `departure` is the largest assumed distance of the offset from
+ * `line`. [lo, hi] is the resulting range of the offset. */
 typedef struct {
     double lo, hi, line, departure;
 } guess;
 
-/* Adds the estimates of the hour after bin `at` to the box, with time running backward. */
+/* Adds the estimates of the hour after bin `at` to the box in reverse order, with negated times.
+ * The box then predicts earlier times. */
 static void
 take_after(const mrd_gap_epoch *epoch, size_t at, mrd_rate_box *box)
 {
@@ -25,8 +27,9 @@ take_after(const mrd_gap_epoch *epoch, size_t at, mrd_rate_box *box)
         mrd_rate_box_add(box, -epoch->bins[i].t0, epoch->est[i].est);
 }
 
-/* Continues from a bin for d ns with what the box learned. Returns false if it knows too little. In
- * a box with time running backward, all times and rates have the other sign. */
+/* Predicts the offset d ns after a bin, from what the box learned. `age` is the time from the box's
+ * last point to the bin. Returns false if the box knows too little. In a box with negated times,
+ * "after" means before, and rates have the other sign. */
 static bool
 continue_from(const mrd_smooth_bin *bin, const mrd_estimate *est, mrd_rate_box *box, mrd_dur_ns age,
               mrd_dur_ns d, guess *ret)
@@ -45,8 +48,9 @@ continue_from(const mrd_smooth_bin *bin, const mrd_estimate *est, mrd_rate_box *
     return true;
 }
 
-/* Makes the bin at the time t, which is between the bins a and b. Returns false if the two sides of
- * the gap contradict each other. */
+/* Makes the bin at the time t in the gap after bin i of the epoch. `from_a` and `from_b` are the
+ * predictions from the begin and from the end of the gap. Returns false if these contradict each
+ * other. */
 static bool
 make_bin(const mrd_gap_epoch *epoch, size_t i, int64_t t, const guess *from_a, const guess *from_b,
          mrd_align_bin *ret)
@@ -74,7 +78,7 @@ make_bin(const mrd_gap_epoch *epoch, size_t i, int64_t t, const guess *from_a, c
     return lo <= hi && ret->rate_lo <= ret->rate_hi;
 }
 
-/* A gap between two bins, and what was learned on both sides of it. */
+/* A gap between two bins, and what was learned about the clock before and after the gap. */
 typedef struct {
     const mrd_gap_epoch *epoch;
     size_t i; /* the gap begins at bin i and ends at bin i + 1 */
@@ -97,8 +101,9 @@ bin_at(const gap *g, int64_t t, mrd_align_bin *ret)
            make_bin(g->epoch, g->i, t, &from_a, &from_b, ret);
 }
 
-/* Returns true if both sides agree in the whole gap. If its rate jumped in the gap, they agree only
- * near the jump, and a bin there could exclude the true offset. */
+/* Returns true if the predictions from both sides agree in the whole gap. If the clock's rate
+ * jumped in the gap, they agree only near the jump, and a bin there could exclude the true
+ * offset. */
 static bool
 agrees(const gap *g)
 {

@@ -1,13 +1,13 @@
 /*
  * timesync/gap_bins.h - adds bins to the table of a finished session where packets are missing
  *
- * In the middle of a gap the bound by w alone is as wide as w/8 per second squared: 9 ms after 10
- * minutes. Bins with a narrower bound are added there, from what the clock did in the hour before
- * the gap and in the hour after it (rate_box.h). They are only added if both sides agree in the
- * whole gap.
+ * In the middle of a gap of d seconds, the bound by the assumed change of the rate (w) alone is
+ * wider by w/8 * d^2. These are 9 ms in a gap of 10 minutes. Bins with a narrower bound are added
+ * in the gap. They are computed from the clock's behaviour in the hour before and in the hour after
+ * the gap (rate_box.h). They are only added if both computations agree in the whole gap.
  *
  * Units, sign  as align.h.
- * Threads      no state.
+ * Threads      any thread may call the functions.
  */
 #ifndef MRD_TIMESYNC_GAP_BINS_H
 #define MRD_TIMESYNC_GAP_BINS_H
@@ -16,7 +16,7 @@
 #include "timesync/rate_box.h"
 #include "timesync/smooth.h"
 
-/* A shorter gap gets no bins. Its bound by w is at most 23 us wider than at its ends. */
+/* A shorter gap gets no bins, because its bound by w is at most 23 us wider than at its ends. */
 #define MRD_GAP_MIN (30 * MRD_SEC)
 
 /* The bins of an epoch with their estimates, in order of time. */
@@ -30,7 +30,8 @@ typedef struct {
 /*
  * Adds bins to the last segment of `align`, between the epoch's bins i and i + 1, if their distance
  * is at least MRD_GAP_MIN. `before` contains the estimates up to bin i. The bins have at most the
- * given quality and source. Adds nothing if too little is known. Errors: NOMEM, LIMIT.
+ * given quality and source. Adds nothing if too little is known about the clock. Errors: NOMEM,
+ * LIMIT.
  */
 mrd_err mrd_gap_fill(const mrd_gap_epoch *epoch, size_t i, mrd_rate_box *before, uint8_t quality,
                      uint8_t source, mrd_align *align);

@@ -1,6 +1,6 @@
 /*
- * timesync/label.h - stamp sources, qualities and causes of epochs, generated from label.def.
- * Stateless.
+ * timesync/label.h - stamp sources, qualities and causes of epochs, generated from label.def. Any
+ * thread may call these functions.
  */
 #ifndef MRD_TIMESYNC_LABEL_H
 #define MRD_TIMESYNC_LABEL_H

@@ -1,5 +1,5 @@
-/* Computes the table of a finished session. The live filter first finds the epochs and drops wrong
- * packets. Then each epoch is solved in both directions of time. */
+/* Computes the table of a finished session. The live filter (bound.h) first finds the epochs and
+ * drops wrong packets. Then the bounds of each epoch are computed in both directions of time. */
 #include "timesync/follow.h"
 
 #include "base/vec.h"
@@ -17,7 +17,7 @@ typedef struct {
     mrd_epoch_cause cause;
     int64_t base;
     size_t first, n; /* the bins of the epoch are spans[first] to spans[first + n - 1] */
-    /* true if the epoch's packets agree only with a large w (assumed change of the rate); see
+    /* true if the epoch's packets agree only with a large w, the assumed change of the rate; see
      * solve_epoch() */
     bool forced;
 } off_epoch;
@@ -49,8 +49,8 @@ collect_emit(void *self, const mrd_bound_bin *bin)
     c->ineq_n += bin->n;
 }
 
-/* Runs the live filter over all inequalities with one w. Stores the epochs that it finds and the
- * packets that it accepts in *c. */
+/* Runs the live filter over all inequalities with the same w. Stores the epochs that the filter
+ * finds and the packets that it accepts in *c. */
 static mrd_err
 collect_run(collect *c, const mrd_follow_input *in, double w, mrd_bound_counts *ret_counts)
 {
@@ -164,8 +164,8 @@ least_w(const mrd_span *spans, size_t n, const mrd_follow_options *options)
  *     the estimate of a congested path, so the bend cannot raise w further), and
  *   - no packets contradict each other.
  *
- * Sets epoch->forced if packets contradicted each other until w exceeded W_STEADY. Such packets may
- * be from both sides of a step, where a large w only hides the step.
+ * Sets epoch->forced if packets agree only with a w above W_STEADY. Such packets may be from both
+ * sides of a step of the clock, and the large w only hides the step.
  */
 static mrd_err
 solve_epoch(const collect *c, off_epoch *epoch, const mrd_follow_options *options, work *k,
@@ -191,8 +191,8 @@ solve_epoch(const collect *c, off_epoch *epoch, const mrd_follow_options *option
             return MRD_OK;
         bound_options.w = need;
     }
-    /* No round found a sufficient w, so use the last one, but at least w_live. The run in both
-     * directions may still fail. The result of the forward run is then used. Its sets are not
+    /* No round found a sufficient w, so use the last w, but at least w_live. If the run in both
+     * directions fails with it, use the result of the forward run. The sets of that run are not
      * empty, because the filter collected the packets in the same way. */
     bound_options.w = fmax(options->w_live, *ret_w);
     *ret_w = bound_options.w;
@@ -225,7 +225,7 @@ mark_jumps(const work *k, size_t n, double h, uint8_t *quality, mrd_follow_repor
 
 /* a bound is suspect if its width is below this share of narrowest(), minus SQUEEZED_LESS */
 #define SQUEEZED      0.97
-#define SQUEEZED_LESS 100.0 /* allows for the uncertainty of stamps, in ns */
+#define SQUEEZED_LESS 100.0 /* ns; allows for the uncertainty of stamps */
 
 /*
  * Returns the smallest distance in ns between the upper and the lower inequality of any bin.
@@ -248,8 +248,8 @@ narrowest(const collect *c, const off_epoch *epoch, const work *k)
     return isfinite(least) ? fmax(least, 0) : 0;
 }
 
-/* Computes the ranges with the smallest w at which the packets agree. It starts with w_estimate and
- * doubles it, up to the epoch's w. */
+/* Computes the ranges (work.calm) with the smallest w at which the packets agree. Begins with
+ * w_estimate, and doubles w up to the epoch's w. */
 static void
 calm_ranges(const collect *c, const off_epoch *epoch, const mrd_follow_options *options, double w,
             work *k)
@@ -434,8 +434,8 @@ try_w(const mrd_follow_input *in, double w, attempt *ret)
 
 /*
  * Minimum number of contradictions for a second attempt with a larger w. A few contradictions are
- * steps of a clock that is steady otherwise. If there are more, w may be too small. try_both()
- * keeps the attempt with fewer contradictions.
+ * explained by steps of an otherwise steady clock. If there are more, w may be too small.
+ * try_both() keeps the attempt with fewer contradictions.
  */
 #define FEW_BREAKS 3
 

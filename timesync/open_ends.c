@@ -1,5 +1,5 @@
-/* Extends tables by segments without a bound (mrd_follow_open_ends()). They cover the times on that
- * side of a break on which there are no packets. */
+/* Extends tables by segments without a bound (mrd_follow_open_ends()). These segments cover the
+ * times before or after a break, if there are no packets on that side of the break. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -107,8 +107,8 @@ min3(int64_t a, int64_t b, int64_t c)
     return a < c ? a : c;
 }
 
-/* Copies segment i of table `of`. If the segment has the break `before` or `behind`, it is extended
- * up to that break. */
+/* Copies segment i of table `of` to `to`. Extends the copy back to the break `before` and up to the
+ * break `behind`. If `at` of one of these is NULL, there is no such break. */
 static mrd_err
 add_segment(mrd_align *to, const mrd_align *of, size_t i, uint32_t epoch, const open_end *before,
             const open_end *behind)

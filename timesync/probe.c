@@ -190,8 +190,8 @@ mrd_joiner_free(mrd_joiner *joiner)
     free(joiner);
 }
 
-/* Returns true if the probe id `a` comes after `b`: it has another agent_epoch, or the same one and
- * a later k. */
+/* Returns true if the probe id `a` comes after `b`: it has another agent_epoch, or the same
+ * agent_epoch and a larger k. */
 static bool
 id_after(mrd_probe_id a, mrd_probe_id b)
 {

@@ -2,11 +2,11 @@
  * timesync/probe.h - clock probes: their packets, how their two halves are joined, and the
  * inequalities that follow
  *
- * A probe is a request and its answer. The agent sends request k at a1 (its clock). The aggregator
- * receives it at r2 and answers at r3 (session clock). The agent receives the answer at a4. The
- * answer contains no time. The aggregator keeps r2 and r3. The agent sends the other half (k, a1,
- * a4, e) with its next batch, and a joiner combines the two halves. A packet is received no earlier
- * than it was sent, so
+ * A probe is a request and its answer. The agent sends request k at time a1 of its clock. The
+ * aggregator receives the request at r2 and answers at r3, both in session time. The agent receives
+ * the answer at a4. The answer contains no time, because the aggregator keeps r2 and r3. The agent
+ * sends the other half (k, a1, a4, e) with its next batch, and a joiner combines the two halves. A
+ * packet is received no earlier than it was sent, so
  *
  *     request    offset(a1) <= r2 - a1 + e
  *     answer     offset(a4) >= r3 - a4 - e
@@ -16,7 +16,7 @@
  *
  * Units    int64 ns. A stamp of 0 means "none".
  * Sign     offset = session - local.
- * Threads  a joiner belongs to one thread; the rest is stateless.
+ * Threads  only one thread at a time may use a joiner. Any thread may call the other functions.
  * Limits   every decoder here checks length and version before it uses a field.
  * Source   docs/reference/timesync.md sections 2 and 3.
  */
@@ -32,7 +32,7 @@
 /* ---- Time stamps of packets ---- */
 
 /* One reading of the wall clock with a bracket. The wall clock showed `wall` at some time between
- * raw0 and raw1. These were read from CLOCK_MONOTONIC_RAW before and after it. */
+ * raw0 and raw1. These were read from CLOCK_MONOTONIC_RAW before and after the wall clock. */
 typedef struct {
     int64_t raw0, wall, raw1;
 } mrd_xread;
@@ -58,7 +58,8 @@ mrd_err mrd_stamp_bridge(const mrd_xread *before, const mrd_xread *after, int64_
 
 typedef struct {
     uint64_t agent; /* id of the agent, unique in the session */
-    /* identifies one start of the agent's probing; k does not repeat under one agent_epoch */
+    /* identifies one series of probes of the agent; within one agent_epoch, k is never used
+     * twice */
     uint32_t agent_epoch;
     uint32_t k;
 } mrd_probe_id;
@@ -109,9 +110,10 @@ typedef struct {
 
 /*
  * Joins the two halves of a probe, which have the same id. Errors: INVALID if the ids differ,
- * CORRUPT if the stamps contradict each other. They do if, on either side, the answer precedes the
- * request. They also do if the round trip is shorter than the time at the aggregator by more than
- * the uncertainties plus 500 ppm. A contradicting probe must not be used.
+ * CORRUPT if the stamps contradict each other. Stamps contradict each other if, on either side, the
+ * answer precedes the request. They also do if the agent's round trip is shorter than the
+ * aggregator's time from r2 to r3 by more than the uncertainties plus 500 ppm. A contradicting
+ * probe must not be used.
  */
 mrd_err mrd_probe_join(const mrd_probe_sent *sent, const mrd_probe_served *served,
                        mrd_probe *ret_probe);
@@ -120,12 +122,13 @@ size_t mrd_probe_ineqs(const mrd_probe *probe, mrd_ineq ret_ineq[2]);
 /*
  * Returns true if the pair of probe `id` only checks the alignment (is held out). A pair is the
  * requests k and k + 1 with even k, and has the number n = k / 2. One of ten pairs is held out: the
- * one with n mod 10 = 1 + hash(agent, agent_epoch, n / 10) mod 8. So two held-out pairs never
+ * pair with n mod 10 = 1 + hash(agent, agent_epoch, n / 10) mod 8. So two held-out pairs never
  * follow each other.
  */
 bool mrd_probe_held_out(mrd_probe_id id);
 /* Returns true if the pair of probe `id`, or the pair before it, is held out. Such pairs are sent
- * after half the usual interval, so that the other pairs have about equal distances. */
+ * after half the usual interval, so that the pairs that are not held out have about equal
+ * distances. */
 bool mrd_probe_beside_held_out(mrd_probe_id id);
 
 /* ---- Joining at the aggregator: a bounded ring of served requests per agent ---- */
@@ -147,8 +150,8 @@ void mrd_joiner_free(mrd_joiner *joiner);
  * stored ones.
  *
  * A request with another agent_epoch always counts as a later start of the agent. agent_epoch is a
- * wall clock time, so it may be smaller than before. Requests of an earlier start do not arrive
- * here, because they were signed with another key.
+ * wall clock time, so it may be smaller than before. Requests of an earlier start do not reach this
+ * function, because they were signed with another key.
  */
 bool mrd_joiner_served(mrd_joiner *joiner, const mrd_probe_served *served);
 /* Stores r3 (when the answer was sent), its source, and the uncertainty e of both stamps. An

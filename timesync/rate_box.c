@@ -3,9 +3,10 @@
 #include <math.h>
 #include <string.h>
 
-/* a minute that lacks points at its begin is measured over up to this time */
+/* maximum time over which the rate "of the last minute" is measured, if there is no point at the
+ * begin of the minute */
 #define MINUTE_MAX (MRD_RATE_BOX_MINUTE + MRD_RATE_BOX_MINUTE / 2)
-/* the assumed departure is this many times the largest observed one */
+/* the assumed departure of a clock is SAFETY times the largest observed departure */
 #define SAFETY 2.0
 
 void
@@ -36,8 +37,8 @@ mrd_rate_box_add(mrd_rate_box *box, int64_t t, double x)
     box->stale = true;
 }
 
-/* Stores the mean rate of the minute before point i. `from` is at most the index of the point that
- * begins this minute. Returns its index, or i if the points of this minute are missing. */
+/* Stores the mean rate of the minute before point i. Returns the index of the point at which this
+ * minute begins, or i if there is no such point. The search begins at point `from`. */
 static size_t
 rate_before(const mrd_rate_box *box, size_t i, size_t from, double *ret_rate)
 {
@@ -50,14 +51,16 @@ rate_before(const mrd_rate_box *box, size_t i, size_t from, double *ret_rate)
     return from;
 }
 
-/* Returns the index in `departure` of a distance: that of the next longer learned distance. */
+/* Returns the index in `departure` for the distance d, which is rounded up to a multiple of
+ * MRD_RATE_BOX_EVERY. */
 static size_t
 step_of(mrd_dur_ns d)
 {
     return (size_t) ((d - 1) / MRD_RATE_BOX_EVERY);
 }
 
-/* Finds the largest departure for each distance: from every point, to every later one. */
+/* Finds the largest departure for each distance between two points. Compares each point with all
+ * later points. */
 static void
 learn(mrd_rate_box *box)
 {
@@ -82,8 +85,8 @@ learn(mrd_rate_box *box)
                 fmax(box->departure[step], fabs(box->x[k] - box->x[i] - rate * (double) d * 1e-9));
         }
     }
-    /* The longer the distance, the more starts are required, so that they cover the distance
-     * once. */
+    /* For a longer distance, more start points are required: they must extend over at least one
+     * such distance. */
     box->learned = 0;
     while (box->learned < MRD_RATE_BOX_STEPS && count[box->learned] >= MRD_RATE_BOX_ENOUGH &&
            count[box->learned] >= box->learned)

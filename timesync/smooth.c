@@ -34,8 +34,8 @@ update(mrd_kalman *kalman, double z, double sigma)
 }
 
 /* Updates the state with the upper and the lower measurement of a bin. If the upper measurement
- * lies above the estimate `believed`, or the lower one below it, a packet was delayed. So the
- * assumed error of this measurement grows with that distance. */
+ * lies above the estimate `believed`, or the lower measurement below it, a packet was delayed. So
+ * the assumed error of this measurement grows with that distance. */
 static void
 measure(mrd_kalman *kalman, const mrd_smooth_bin *bin, double h, double believed)
 {

@@ -6,15 +6,15 @@
  * greatest lower inequality plus h. Here h is half the narrowest bound, which is about the smallest
  * one-way delay. The standard deviation of a measurement is MRD_SMOOTH_S0 + 2 * excess. The excess
  * is how far an upper measurement is above the present estimate, or a lower one below it. So the
- * directions are independent, and a congested one has little weight. The estimate is clipped to the
- * bound.
+ * two directions are independent, and a congested direction has little weight. The estimate is
+ * clipped to the bound.
  *
  * If the smallest delays of the two directions differ, the estimate is wrong by half of the
  * difference. This error cannot be detected.
  *
  * Units    offsets in ns relative to the epoch's base; rates in ppb; noise in ns (one standard
  *          deviation).
- * Threads  a mrd_smooth belongs to one thread.
+ * Threads  only one thread at a time may use a mrd_smooth.
  * Source   docs/reference/timesync.md section 5; Kalman 1960, Rauch, Tung, Striebel 1965.
  */
 #ifndef MRD_TIMESYNC_SMOOTH_H
@@ -30,8 +30,8 @@
 /* standard deviation in ns of a measurement without excess (see above) */
 #define MRD_SMOOTH_S0 150.0
 #define MRD_SMOOTH_W  50.0 /* assumed change of the rate in ppb/s, for the estimate only */
-/* Assumed change of the rate for live estimates, in ppb/s. It is larger, because a live estimate
- * has no later data and must follow a change soon. */
+/* Assumed change of the rate for live estimates, in ppb/s. It is larger than MRD_SMOOTH_W, because
+ * a live estimate has no later data and must follow a change soon. */
 #define MRD_SMOOTH_W_LIVE 100.0
 #define MRD_SMOOTH_ROUNDS 4
 

@@ -5,7 +5,7 @@
 
 #include "timesync/align_impl.h"
 
-/* The result of one clock: new session time minus old session time lies in base + [lo, hi]. */
+/* The result from one clock: new session time minus old session time lies in base + [lo, hi]. */
 typedef struct {
     double lo, hi, est;
 } word;
@@ -34,7 +34,7 @@ old_time(const sides *s, int64_t local)
 }
 
 /* Chooses the instant of the link: the middle of the time range that lies in the gaps of all
- * clocks. The tables have to be extrapolated least there. */
+ * clocks. At this instant, the tables have to be extrapolated least. */
 static void
 choose_instant(const mrd_link_clock *clocks, size_t n, mrd_timescale_link *to)
 {
@@ -47,7 +47,7 @@ choose_instant(const mrd_link_clock *clocks, size_t n, mrd_timescale_link *to)
         from = end > from ? end : from;
         until = start < until ? start : until;
     }
-    /* the order can be wrong, because the extrapolations of two clocks are imprecise */
+    /* the range can be empty, because the extrapolations of two clocks are imprecise */
     if (until < from)
         until = from;
     to->at = (mrd_sess_ns){ from + (until - from) / 2 };

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Minimum number of collectives that a process shares with the solved processes. A process that
- * shares fewer is solved later, when more of its partners are solved. */
+/* Minimum number of collectives that a process must share with the solved processes to be solved
+ * next. A process that shares fewer is solved later, when more of its partners are solved. */
 #define ENOUGH 6
 /* Number of rounds of fitting lines and taking medians. In measurements, 3 to 5 rounds were enough
  * to converge. */
@@ -93,8 +93,8 @@ solver_fill(coll_solver *solver)
 
 /* ---- Fitting lines to processes ---- */
 
-/* Computes when each collective ended, in session time. This is the median of the ends at its
- * participants that are connected to the reference. */
+/* Computes when each collective ended, in session time. This is the median of its ends on the
+ * clocks of the participants that are connected to the reference process. */
 static void
 meet(coll_solver *solver)
 {
@@ -135,8 +135,9 @@ line_up(coll_solver *solver, size_t p)
     return true;
 }
 
-/* Fits a line to each process. It starts with processes that share collectives with the reference,
- * then their partners, and so on. Then it repeats the fit of all lines against the median ends. */
+/* Fits a line to each process. Starts with the processes that share collectives with the reference
+ * process, continues with their partners, and so on. Then repeats the fit of all lines against the
+ * median ends, ROUNDS times. */
 static void
 align_all(coll_solver *solver)
 {
@@ -158,8 +159,8 @@ align_all(coll_solver *solver)
         meet(solver);
         for (size_t p = 0; p < np; p++)
             (void) (solver->known[p] && line_up(solver, p));
-        /* Session time is the reference's own clock. The round changed its line, so all lines are
-         * corrected until the reference has offset 0 and rate 0 again. */
+        /* Session time is the reference's own clock. The round changed the line of the reference,
+         * so correct all lines until the reference has offset 0 and rate 0 again. */
         a = solver->a[solver->reference];
         b = solver->b[solver->reference];
         for (size_t p = 0; p < np; p++) {
@@ -170,8 +171,8 @@ align_all(coll_solver *solver)
     meet(solver);
 }
 
-/* Returns the median over the processes of how far the ends of their collectives are from the
- * common ends, in ns. */
+/* Returns how far the ends of collectives on a typical process are from the common ends (the
+ * medians over all processes), in ns. This is the median over the processes. */
 static double
 usual_scatter(const coll_solver *solver)
 {
@@ -194,9 +195,10 @@ usual_scatter(const coll_solver *solver)
 
 /* ---- Comparing a process with the processes that are solved ---- */
 
-/* Results of the solved processes: when each collective ended, in session time, and its limits. */
+/* Results from the processes that are already solved: when each collective ended, in session time,
+ * with limits. */
 typedef struct {
-    /* Indexed by collective. Its end and the upper and lower limit of the end, which are NAN,
+    /* For each collective: its end, and the upper and lower limit of the end. They are NAN,
      * INFINITY and -INFINITY while unknown. */
     double *at, *up, *down;
     double *reach; /* for each collective: by how many ns `at` may be wrong */
@@ -381,8 +383,8 @@ refuse_drift(size_t p, double b, mrd_why *why)
         b * 1e6);
 }
 
-/* Replaces the line that was fitted to one process by the line of align_all(), which fits the
- * medians of all processes. Keeps the process's own line if it fits much better. */
+/* Replaces the line of a process by the line of align_all(), which fits the medians over all
+ * processes. Keeps the process's own line if that line fits much better. */
 static void
 prefer_common(const coll_solver *solver, size_t p, const coll_sample *sample, coll_line *line)
 {
@@ -431,8 +433,8 @@ jump(const coll_sample *sample, const coll_line *before, const coll_line *after)
 }
 
 /* Returns by how many ns the clock was set back at one end of a line: at its last sample if `after`
- * is true, else at its first one. Compares with the collectives beyond that end, which are not
- * samples of the line. */
+ * is true, else at its first one. Compares the line with the collectives beyond that end, which are
+ * not samples of the line. */
 static double
 set_back(const coll_solver *solver, size_t pos, const coll_sample *sample, const coll_line *line,
          bool after)
@@ -449,8 +451,8 @@ set_back(const coll_solver *solver, size_t pos, const coll_sample *sample, const
     return most;
 }
 
-/* Returns whether segment l has neighbours, and how far the clock was set back before and after it.
- * Setting a clock back makes session - local larger. */
+/* Returns whether segment l has neighbours, and by how many ns the clock was set back before and
+ * after the segment. Setting a clock back makes its offset (session - local) larger. */
 static coll_seams
 seams_of(const coll_solver *solver, size_t pos, const coll_sample *sample, const coll_line *lines,
          size_t n_lines, size_t l)
@@ -530,9 +532,9 @@ solve_process(coll_solver *solver, const meetings *m, size_t pos, size_t count,
     if (mrd_coll_find_evidence(solver, pos, m->samples, lines, n_lines, trust_of(m),
                                &m->belongs[pos]) != MRD_OK)
         return mrd_why_set(why, MRD_NOMEM, 0, "%zu matched collectives", count);
-    /* If the ends of all collectives scatter, as between CPUs, a large residual is accepted on two
-     * conditions. The ends must show that the match is right, and must not scatter much more than
-     * in other processes. */
+    /* The ends of collectives may scatter in all processes, for example if the processes run on
+     * CPUs. A large residual is then accepted on two conditions. The ends must show that the match
+     * is right, and must not scatter much more than in other processes. */
     if (to->residual_median > MRD_COLL_RESIDUAL_MAX &&
         (!m->belongs[pos] || (double) to->residual_median > MRD_COLL_AS_WELL * m->usual))
         return refuse_ends(pos, to->residual_median, why);
@@ -568,8 +570,8 @@ solve_reference(const coll_solver *solver, mrd_coll_solution *sol, mrd_why *why)
     return MRD_OK;
 }
 
-/* Handles an error of one process. With leave_out, marks this process as one that does not fit, and
- * returns OK. Otherwise returns the error. */
+/* Handles an error of one process. With options->leave_out, stores the error as the reason why this
+ * process does not fit, and returns OK. Otherwise returns the error. */
 static mrd_err
 blame(const meetings *m, size_t p, mrd_err err, const mrd_why *why)
 {
@@ -581,8 +583,8 @@ blame(const meetings *m, size_t p, mrd_err err, const mrd_why *why)
     return mrd_coll_note(m->odd, p, why->text);
 }
 
-/* Solves the processes that share at least `least` collectives with processes that are solved
- * already. *ret_more is false if no process was solved. */
+/* Solves all processes that share at least `least` collectives with the processes that are already
+ * solved. *ret_more is false if there was no such process. */
 static mrd_err
 solve_layer(coll_solver *solver, meetings *m, mrd_coll_solution *sol, size_t least, bool *ret_more,
             mrd_why *why)

@@ -1,12 +1,12 @@
 /*
- * timesync/collective/collective.h - aligns clocks by matched collectives. It is used for offline
- * files without probes, and to check alignments by probes.
+ * timesync/collective/collective.h - aligns clocks by matched collectives. This is used for files
+ * that were recorded without probes, and to check alignments that were made by probes.
  *
  * In a synchronizing collective (all-reduce, all-gather, reduce-scatter, all-to-all, barrier) no
- * participant leaves before the last one has entered. The bound uses only this fact: for each pair
- * p and q of participants, enter_p + x_p <= exit_q + x_q, where x is the offset of a clock.
- * Participants also leave at almost the same time, which is usual but not guaranteed. The alignment
- * consists of:
+ * participant leaves before the last participant has entered. The bound uses only this fact: for
+ * each pair p and q of participants, enter_p + x_p <= exit_q + x_q, where x is the offset of a
+ * clock. Participants also leave at almost the same time, which is usual but not guaranteed. The
+ * alignment consists of:
  *
  *   the estimate  Robust straight lines through the ends, which are the times of leaving. A process
  *                 has several segments if one line does not fit, because its clock was stepped or
@@ -20,24 +20,26 @@
  *                 before a break and left after it gives no inequality.
  *   the bound     The set-membership bound of timesync/bound.h, but at least `reach`.
  *
- * There is no bound before the end of the first collective and after the end of the last one. A
- * clock that is stepped away and back within fewer than three collectives may not be detected.
+ * There is no bound before the end of the first collective and after the end of the last
+ * collective. If a clock is stepped and set back again within fewer than three collectives, this
+ * may not be detected.
  *
  * Collectives of different processes are matched by group, operation, size and order, or by
  * sequence number if all observations of a group have one. Two sequences may overlap only partly.
- * Their relative position is the one at which the intervals between ends agree, if no other
- * position agrees as well. Collectives after lost events (a gap) are not matched. The ends must
- * then show that the match is right (mrd_coll_find_evidence), except for lasting numbers. Too few
- * or too regular collectives are refused.
+ * They are matched at the position at which the intervals between ends agree, if these agree at no
+ * other position. Collectives after lost events (a gap) are not matched. In addition, the ends must
+ * show that the match is right (mrd_coll_find_evidence). This is not required if the numbers are
+ * lasting (mrd_coll_obs). If there are too few collectives, or if they are too regular, the match
+ * is refused.
  *
- * A process does not fit if its sequence differs from most others, or if its ends disagree. With
- * options->leave_out, such a process is left out with a reason. Otherwise everything is refused. If
- * the data do not name the members of a group, a test must show that all of them meet
- * (collective_meet.c).
+ * A process does not fit if its sequence differs from most other sequences, or if its ends disagree
+ * with the others. With options->leave_out, such a process is left out with a reason. Otherwise the
+ * whole match is refused. If the data do not name the members of a group, a test must show that its
+ * participants meet in the same collectives (collective_meet.c).
  *
  * Units    int64 ns; drift in ppb. Sign offset = session - local.
- * Session  the reference process's own clock.
- * Threads  no state; a match may be shared for reading.
+ * Session  session time is the clock of the reference process.
+ * Threads  any thread may call the functions. Several threads may read one match.
  * Source   docs/reference/timesync.md section 10.
  */
 #ifndef MRD_TIMESYNC_COLLECTIVE_COLLECTIVE_H
@@ -81,9 +83,9 @@ typedef struct {
 } mrd_coll_gap;
 
 typedef struct {
-    /* Limit in ns for the case that a sequence of collectives fits at several positions of another
-     * one. Only positions at which the unaligned clocks agree within trust_ns are then accepted. 0
-     * means that clocks are not compared. */
+    /* How well the unaligned clocks agree, in ns. If a sequence of collectives fits at several
+     * positions of another sequence, only positions at which the unaligned clocks agree within
+     * trust_ns are accepted. 0 means that clocks are not compared. */
     mrd_dur_ns trust_ns;
     /* Leave out doubtful groups, and processes that do not fit the majority. Otherwise return an
      * error in these cases. */
@@ -144,7 +146,7 @@ typedef struct {
     int64_t origin;      /* local time (ns) at which `offset` was measured */
     int64_t offset;      /* offset of the clock in its longest segment, in ns */
     double drift;        /* drift of the clock in its longest segment, in ppb */
-    mrd_dur_ns bound_ns; /* the widest bound at any collective of the process, in ns */
+    mrd_dur_ns bound_ns; /* width of the widest bound at a collective of the process, in ns */
     /* how far the ends of the process's collectives are from the fitted lines, in ns */
     mrd_dur_ns residual_median, residual_p99, residual_max;
     size_t used; /* number of collectives used for this process */
@@ -174,13 +176,13 @@ typedef struct {
 /*
  * Aligns all processes to the reference, which is the process with the lowest index that takes part
  * in a match. A process without a chain of shared collectives to the reference is not an error, but
- * is not aligned. With options->leave_out, processes at fault are left out and the others are
- * aligned without them. If most processes do not fit the reference, the reference is at fault.
- * Errors: NOMEM, and CLOCK if
+ * is not aligned. With options->leave_out, processes that do not fit are left out and the others
+ * are aligned without them. If most processes do not fit the reference, only the reference is left
+ * out. Errors: NOMEM, and CLOCK if
  *
- *   - ends do not coincide even in segments (*why has the process and the residual): the median
- *     residual exceeds MRD_COLL_RESIDUAL_MAX. It may exceed it if the ends show that the match is
- *     right, and most processes have similar residuals,
+ *   - ends do not coincide even in segments, because the median residual exceeds
+ *     MRD_COLL_RESIDUAL_MAX (*why has the process and the residual). A larger residual is accepted
+ *     if the ends show that the match is right, and most processes have similar residuals,
  *   - a drift exceeds 500 ppm,
  *   - the inequalities contradict each other, or
  *   - the match is ambiguous, because the ends fit as well if each collective is matched with a

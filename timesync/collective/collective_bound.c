@@ -1,5 +1,5 @@
-/* Computes the bounds of one segment. Uses the set-membership filter of timesync/bound.h, with
- * collectives in place of packets. */
+/* Computes the bounds of one segment of a process's clock. Uses the set-membership filter of
+ * timesync/bound.h, with collectives in place of packets. */
 #include "base/obj.h"
 #include "base/vec.h"
 #include "timesync/bound.h"
@@ -11,7 +11,8 @@
 /* maximum number of bins in one segment; the first and the last sample add up to two more */
 #define BINS_MAX 512
 #define FAR_NS   1e11 /* a bound of at least this width (ns) is treated as no bound */
-/* a step bends the fitted line; find_reach() scales residuals up by at most 1 + EDGE for that */
+/* a step of the clock also bends the fitted line, so find_reach() multiplies residuals by at most 1
+ * + EDGE */
 #define EDGE    6
 #define LASTING 3 /* number of consecutive samples that show that a clock has left its line */
 
@@ -25,10 +26,10 @@ residual(const coll_sample *sample, const coll_line *line)
     return sample->at - sample->end - line->a - line->b * sample->end;
 }
 
-/* Returns the largest value that the residuals of LASTING consecutive samples exceed in the same
- * direction. A participant that leaves late affects one sample, but a clock that left its line
- * affects all later ones. The result is at least the median residual, because outliers can bend the
- * line by that much. `scratch` has room for line->n values. */
+/* Returns the largest value that all residuals of LASTING consecutive samples exceed in the same
+ * direction. A participant that leaves a collective late affects one sample, but a clock that left
+ * its line affects all later samples. The result is at least the median residual, because outliers
+ * can bend the line by this amount. `scratch` has room for line->n values. */
 static double
 lasting_residual(const coll_sample *sample, const coll_line *line, double *scratch)
 {
@@ -147,9 +148,8 @@ fill_bins(work *w, const coll_sample *sample, const coll_line *line)
     w->n_spans = 0;
     for (size_t i = 0; i < n; i++) {
         double by = w->reach[i];
-        /* A participant that did not wait for all others has a large residual, which relaxes only
-         * the inequalities of its own sample. The line itself may be wrong by `by` ns, so that is
-         * added. */
+        /* A participant that left late has a large residual, which relaxes only the inequalities of
+         * its own sample. `by` is added, because the line itself may be wrong by `by` ns. */
         size_t more =
             ineqs_of(&sample[i], &sample[0], by + fabs(residual(&sample[i], line)), w->ineqs + k);
         mrd_span *at = w->n_spans == 0 ? NULL : &w->spans[w->n_spans - 1];
@@ -205,8 +205,8 @@ add_bins(const work *w, const coll_line *line, double base, int64_t origin, mrd_
     }
 }
 
-/* Adds a segment in which nothing is certain about the clock. Times in this segment, and in the
- * gaps next to it, have no bound. */
+/* Adds a segment in which nothing is known about the clock. Times in this segment, and in the gaps
+ * next to it, have no bound. */
 static void
 add_unknown(const coll_sample *sample, const mrd_coll_segment *segment, double base, int64_t origin,
             mrd_coll_process *to)

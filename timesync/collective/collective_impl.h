@@ -2,15 +2,15 @@
  * timesync/collective/collective_impl.h - functions and types shared by the files that match
  * collectives and align clocks by them. Internal to timesync/.
  *
- * The times of a process are doubles in ns relative to its origin, which is its first matched end.
- * Session times are relative to the reference's origin.
+ * The times of a process are doubles in ns relative to the process's origin, which is the end of
+ * its first matched collective. Session times are relative to the origin of the reference process.
  */
 #ifndef MRD_TIMESYNC_COLLECTIVE_COLLECTIVE_IMPL_H
 #define MRD_TIMESYNC_COLLECTIVE_COLLECTIVE_IMPL_H
 
 #include "timesync/collective/collective.h"
 
-/* in the fit of lines, all residuals below this (ns) have the same weight */
+/* in the fit of lines, all residuals below this value (ns) have the same weight */
 #define MRD_COLL_FLOOR_NS 500.0
 
 struct mrd_coll_match {
@@ -28,12 +28,12 @@ typedef struct {
     mrd_coll_obs *obs;
     size_t n;
     ptrdiff_t at; /* index of the run's first collective in the common sequence of its group */
-    bool cut;     /* true if a gap (lost events) ended the run early */
+    bool cut;     /* true if collectives after lost events were removed from the run */
     bool placed;  /* true if the run has a position in the common sequence */
 } coll_run;
 
 /* Another position of a run counts as equally good if its scatter (mrd_coll_scatter) is at most
- * MRD_COLL_AS_WELL times the best scatter plus MRD_COLL_FINE_NS (in ns). */
+ * MRD_COLL_AS_WELL times the best scatter, plus MRD_COLL_FINE_NS. */
 #define MRD_COLL_AS_WELL 4
 #define MRD_COLL_FINE_NS 20000
 
@@ -59,8 +59,8 @@ mrd_err mrd_coll_place(coll_run *runs, size_t count, const mrd_coll_options *opt
 /* Tests whether the participants of a group really took part in the same collectives. The group's
  * collectives are in the match from index `from` on. `missing` is the number of the group's
  * processes that were left out before, because they did not fit. Stores one result per observation
- * in ret_meets. UNSHOWN means that the data do not show it, SCATTERS that the ends of collectives
- * scatter too much. Errors: NOMEM. */
+ * in ret_meets. UNSHOWN means that the data do not show that the participant meets the others.
+ * SCATTERS means that the ends of its collectives scatter too much to decide. Errors: NOMEM. */
 typedef enum { MRD_COLL_UNSHOWN, MRD_COLL_SCATTERS, MRD_COLL_MEETS } mrd_coll_meeting;
 mrd_err mrd_coll_meet(const mrd_coll_match *match, size_t from, size_t missing,
                       mrd_coll_meeting *ret_meets);
@@ -121,7 +121,7 @@ typedef struct {
     size_t coll;
 } coll_sample;
 
-/* A range of samples that one line fits: offset = a + b * end. */
+/* A range of consecutive samples that one line fits: offset = a + b * end. */
 typedef struct {
     size_t first, n;
     double a, b;
@@ -155,18 +155,19 @@ typedef struct {
 mrd_err mrd_coll_bound(const coll_sample *sample, const coll_line *line, int64_t origin,
                        int64_t shift, coll_seams seams, mrd_coll_process *to, bool *ret_fits);
 /* Returns CLOCK if the match of one process is ambiguous: its ends fit as well if each collective
- * is matched with an earlier or later one. With lasting numbers they must fit much better. `at` has
- * the ends of collectives in session time by the solved processes, or NAN. It is used for numbers
- * that may begin again. */
+ * is matched with an earlier or later one. If the collectives are matched by lasting numbers, CLOCK
+ * is returned only if the ends fit much better elsewhere. `at` has the ends of collectives in
+ * session time according to the solved processes, or NAN. It is used for sequence numbers that may
+ * begin again. */
 mrd_err mrd_coll_check_pairs(coll_solver *solver, size_t process, const double *at,
                              mrd_dur_ns trust, mrd_why *why);
 /*
  * Tests whether the ends of a process's samples show that its collectives are matched correctly. In
- * a wrong match, ends would be wrong by an interval between collectives of one kind, which varies.
- * So this variation must exceed the residuals by a factor, which is larger for fewer samples. It
- * may be smaller if all samples have sequence numbers. No evidence is needed if the clocks agree
- * within `trust` ns without alignment, or if there are lasting numbers (mrd_coll_obs) and the
- * median residual is at most MRD_COLL_RESIDUAL_MAX. Errors: NOMEM.
+ * a wrong match, each end would be wrong by an interval between two collectives of one kind, and
+ * these intervals vary. So their variation must exceed the residuals by a factor, which is larger
+ * for fewer samples. The variation may be smaller if all samples have sequence numbers. No evidence
+ * is needed if the clocks agree within `trust` ns without alignment, or if there are lasting
+ * numbers (mrd_coll_obs) and the median residual is at most MRD_COLL_RESIDUAL_MAX. Errors: NOMEM.
  */
 mrd_err mrd_coll_find_evidence(coll_solver *solver, size_t process, const coll_sample *sample,
                                const coll_line *lines, size_t n_lines, mrd_dur_ns trust,

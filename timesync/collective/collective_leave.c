@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* maximum number of rounds; if more are needed, most processes do not fit each other */
+/* maximum number of rounds of leaving out processes; if more are needed, most processes do not fit
+ * each other */
 #define LEAVE_ROUNDS 8
 
 /*

@@ -1,5 +1,5 @@
-/* Finds the observations that belong to the same collective. It compares sequence numbers if all
- * observations of a group have one, and otherwise the order of the collectives. */
+/* Finds the observations that belong to the same collective. Observations are matched by sequence
+ * number if all observations of a group have one, and otherwise by their order. */
 #include "timesync/collective/collective.h"
 
 #include "timesync/collective/collective_impl.h"
@@ -180,7 +180,7 @@ match_ordered(mrd_coll_match *match, coll_run *runs, size_t count, const matchin
 /* ---- Matching all groups ---- */
 
 /* Shortens a run (the collectives of one participant) to the part that ended before its first gap.
- * In a gap, events were lost, so the order of collectives after it is unknown. */
+ * In a gap, events were lost, so the positions of collectives after the gap are unknown. */
 static void
 cut_at_gap(coll_run *run, const mrd_coll_gap *gaps, size_t gap_count)
 {
@@ -235,8 +235,8 @@ match_runs(mrd_coll_match *match, mrd_coll_obs *obs, size_t n, size_t k, const m
 }
 
 /* Adds one observation to the n observations of a collective, and returns the new number. Two
- * participants of one process share a clock, so they become one observation with the later begin
- * and the earlier end. */
+ * participants of one process share a clock, so they become one observation. It has the later begin
+ * and the earlier end of the two. */
 static size_t
 fold_into(mrd_coll_obs *to, size_t n, const mrd_coll_obs *obs)
 {
@@ -301,8 +301,8 @@ count_unplaced(const coll_run *runs, size_t n)
     return unplaced;
 }
 
-/* Handles a group that is marked as doubtful. Drops its participants that are not shown to meet the
- * others, and stores the reason for each of them. */
+/* Handles a group that is marked as doubtful (mrd_coll_obs). Drops the participants for which
+ * mrd_coll_meet does not show that they meet the others, and stores a reason for each of them. */
 static mrd_err
 test_doubt(mrd_coll_match *match, size_t from, size_t unplaced, const matching *x, mrd_why *why)
 {

@@ -2,16 +2,17 @@
  * Tests whether all participants of a group meet in the same collectives, if the data do not list
  * the members of the group.
  *
- * Two groups of the same name may run the same operations, so their collectives match each other.
- * If one group is always later by the same time, the ends of their spans agree too. The delay then
- * looks like an offset of the clocks.
+ * Two groups of the same name may run the same operations, so the collectives of one group match
+ * those of the other. If one group is always later by the same time, the ends of their spans agree
+ * as well. The delay then looks like an offset of the clocks.
  *
  * A span is the time of one participant in a collective, from entry to exit. In every group, the
  * last participant to enter does not wait, so its span is as short as possible. If two groups are
  * mixed, every collective has two of these short spans. A collective with exactly one short span
  * shows that all its participants waited for the same one. The ends of their spans must also have
- * the usual distances from each other. Otherwise the span of a participant that enters last and
- * leaves late would not be short. The length of a span does not depend on the alignment of clocks.
+ * the usual distances from each other. Otherwise a participant that enters last but leaves late
+ * would have a long span, and the test would miss it. The length of a span does not depend on the
+ * alignment of clocks.
  */
 #include "timesync/collective/collective_impl.h"
 
@@ -23,12 +24,12 @@
 /* A span is short if it exceeds the shortest one by at most SCATTERS * (largest scatter of a
  * participant's ends) + EXACT_NS. */
 #define SCATTERS 6
-#define EXACT_NS 2000 /* ns; the constant part of the rule above */
-/* one of this many collectives of a participant, or more, must have exactly one short span */
+#define EXACT_NS 2000 /* ns; ns; constant part of the rule for SCATTERS */
+/* at least one of SHARE collectives of a participant must have exactly one short span */
 #define SHARE 50
 /* minimum number of spans of one kind that a participant needs for a shortest span of that kind */
 #define MANY 8
-/* In fewer collectives, it may be chance that a participant never enters last. */
+/* If a participant has fewer collectives, it may never enter last by chance. */
 #define FEW 16
 /* minimum number of collectives in which the participant has the only short span */
 #define ALONE 2
@@ -43,8 +44,8 @@ typedef struct {
     /* number of the participant's short spans; number of collectives in which it has the only short
      * span */
     size_t brief, alone;
-    /* how much the ends of its spans vary relative to the ends of the base participant's spans, in
-     * ns */
+    /* how much the ends of its spans vary relative to the ends of the base participant, with which
+     * all others are compared, in ns */
     double scatter;
 } taker;
 
@@ -204,10 +205,10 @@ unusual(const meeting *m, size_t i, size_t n)
 }
 
 /* Computes the scatter of each participant, and sets m->tolerance from the largest one.
- * Participants that scatter too much for any alignment do not count for the tolerance. Then marks
- * in m->usual the ends that have the usual distance from the base participant's end. If the
- * participant's shortest span is known, only half of the tolerance is allowed, so that the span of
- * a late end is still short. */
+ * Participants whose ends scatter too much to align their clocks do not count for the tolerance.
+ * Then marks in m->usual the ends that have the usual distance from the base participant's end. If
+ * the participant's shortest span is known, only half of the tolerance is allowed. A span that ends
+ * late by this amount still counts as short. */
 static void
 measure_ends(meeting *m, const int64_t *base_ends)
 {
@@ -239,7 +240,7 @@ measure_ends(meeting *m, const int64_t *base_ends)
 }
 
 /* Returns true if a participant did not wait in a collective, because its span there is as short as
- * possible. `least` is the shortest span of this collective. It is used for comparison if the
+ * possible. `least` is the shortest span of this collective. `least` is used only if the
  * participant's own shortest span is unknown. */
 static bool
 is_brief(const meeting *m, const mrd_coll_obs *obs, mrd_dur_ns least)
@@ -250,10 +251,10 @@ is_brief(const meeting *m, const mrd_coll_obs *obs, mrd_dur_ns least)
            m->tolerance + (own > 0 ? (double) own : SLOWER * (double) least);
 }
 
-/* Counts the short spans of each participant, the collectives in which it has the only one, and the
- * collectives that show that it meets the others (see `taker`). A collective with an unusual end
- * shows nothing, because that participant may have entered last and left late. Participants whose
- * ends always scatter are ignored. */
+/* Counts for each participant its short spans, the collectives in which it has the only short span,
+ * and the collectives that show that it meets the others (see `taker`). A collective in which a
+ * participant has an unusual end shows nothing, because that participant may have entered last and
+ * left late. Participants whose ends always scatter are not considered. */
 static void
 count_shown(meeting *m)
 {
@@ -283,9 +284,9 @@ count_shown(meeting *m)
 
 /* Returns true if a participant meets the others although one process of the group is missing in
  * the data. Suppose that the data mix two groups, and the missing process belongs to the second
- * one. The first group is then complete and has a short span in every collective. So a participant
- * of the second group never has the only short span. With fewer than FEW collectives this is not
- * tested, because it may be chance. */
+ * group. The first group is then complete and has a short span in every collective. So a
+ * participant of the second group never has the only short span. With fewer than FEW collectives
+ * this is not tested, because it may be chance. */
 static bool
 stands_alone(const taker *t)
 {
@@ -318,7 +319,7 @@ mrd_coll_meet(const mrd_coll_match *match, size_t from, size_t missing, mrd_coll
     measure_ends(&m, base_ends);
     count_shown(&m);
     /* Count a participant as missing if its ends scatter too much, because the lengths of its spans
-     * may be just as wrong. */
+     * may then be wrong by the same amount. */
     for (size_t t = 0; t < m.n_takers; t++)
         missing += m.takers[t].scatter > MRD_COLL_RESIDUAL_MAX;
     for (size_t i = 0; i < m.n; i++) {

@@ -1,8 +1,8 @@
 /*
- * Checks whether collectives of different processes are matched correctly. Suppose that one process
- * lost a collective at the start and another one at the end. Both then have the same number of
- * collectives, and matching by order is wrong by one everywhere. If collectives come at regular
- * intervals, their ends do not show the error.
+ * Checks whether collectives of different processes are matched correctly. For example, the
+ * recording of one process may lack the first collective, and the recording of another process the
+ * last. Both then have the same number of collectives, and matching by order is wrong by one
+ * everywhere. If collectives come at regular intervals, their ends do not show this error.
  */
 #include "timesync/collective/collective_impl.h"
 
@@ -15,13 +15,15 @@
 #define OTHERS 64 /* maximum number of other positions that are tried in each direction */
 /* maximum number of intervals between collectives that are compared at one position */
 #define TAKE 64
-/* maximum number of samples after a break that are compared with the line before it */
+/* maximum number of samples after a break of the clock that are compared with the line before the
+ * break */
 #define BEHIND 16
 /* two lines that meet within this distance (ns) show no step of the clock between them */
 #define SEAM_NS 2000
-/* each fitted line fits two ends exactly; beyond these, this many ends are needed as evidence */
+/* Each fitted line fits two ends exactly, which shows nothing. This number of further ends is
+ * needed as evidence. */
 #define FREE 4
-/* sets the accepted probability exp(-CHANCE / 2) that a wrong match agrees by chance */
+/* the accepted probability that a wrong match agrees by chance is exp(-CHANCE / 2) */
 #define CHANCE 20
 
 /* One process's collectives in one group, in their order: parts[0] to parts[n - 1]. */
@@ -52,7 +54,8 @@ numbered(const mrd_coll_match *match, size_t c)
     return match->obs[match->first[c]].seq >= 0;
 }
 
-/* Returns true if collective c was matched by numbers that cannot begin again. */
+/* Returns true if collective c was matched by lasting sequence numbers, which cannot begin
+ * again. */
 static bool
 lasts(const mrd_coll_match *match, size_t c)
 {
@@ -85,15 +88,16 @@ kinds_fit(const coll_solver *solver, const series *v, size_t from, size_t to, pt
     return true;
 }
 
-/* Returns by how many ns the distance changes from part i to the next one if each part is matched
- * with the collective `by` positions later. Drift and offset cannot explain a change. */
+/* Returns by how many ns distance() changes from part i to the next part if each part is matched
+ * with the collective `by` positions later. An offset or drift of the clock cannot cause such a
+ * change. */
 static double
 change_after(const coll_solver *solver, const series *v, size_t i, ptrdiff_t by)
 {
     return fabs(distance(solver, v, i + 1, by) - distance(solver, v, i, by));
 }
 
-/* Returns the median change of the distances of a series, in ns. */
+/* Returns the median of change_after() over a series in its present match, in ns. */
 static double
 scatter(coll_solver *solver, const series *v)
 {
@@ -109,9 +113,9 @@ scatter(coll_solver *solver, const series *v)
 }
 
 /* Returns true if the parts from `from` to `to` also fit when each is matched with the collective
- * `by` positions later. Half of the known changes must be at most `most` ns, and the kinds there
- * must agree. All kinds must agree, except for numbers that may begin again. At most TAKE changes
- * are compared. */
+ * `by` positions later. At least half of the known changes (change_after) must be at most `most`
+ * ns, with collectives of the same kind. Without sequence numbers that may begin again, the kinds
+ * of all collectives must agree. At most TAKE changes are compared. */
 static bool
 fits(const coll_solver *solver, const series *v, size_t from, size_t to, ptrdiff_t by, double most)
 {
@@ -129,10 +133,10 @@ fits(const coll_solver *solver, const series *v, size_t from, size_t to, ptrdiff
     return known > 0 && 2 * over <= known;
 }
 
-/* Returns how far the distances of the parts from `from` to `to` scatter, in ns, if each is matched
- * with the collective `by` positions later: their median distance from the line that fits them.
- * Unlike single changes, this also has the sum of changes. Returns NAN if fewer than 3 of at most
- * TAKE distances can be computed. */
+/* Returns how far distance() scatters for the parts from `from` to `to`, in ns, if each part is
+ * matched with the collective `by` positions later. This is the median deviation from the line that
+ * fits the distances. Many small changes in one direction add up here, which single changes do not
+ * show. Returns NAN if fewer than 3 of at most TAKE distances can be computed. */
 static double
 spread(const coll_solver *solver, const series *v, size_t from, size_t to, ptrdiff_t by)
 {
@@ -191,10 +195,11 @@ order_by_end(const void *a, const void *b)
     return mrd_double_order(&x->end, &y->end);
 }
 
-/* Shifts the series, and returns CLOCK if it fits as well at another position, or much better if
- * its numbers are lasting. At least half of the series must overlap, because a short part always
- * fits somewhere. All positions are tried if numbers may begin again, otherwise the nearest OTHERS.
- * A series without numbers was compared at all positions when it was placed. */
+/* Tries to match the series at other positions. Returns CLOCK if it fits as well at another
+ * position. If the numbers of the series are lasting, it must fit much better there. At least half
+ * of the series must overlap, because a short part always fits somewhere. All positions are tried
+ * if numbers may begin again, otherwise the nearest OTHERS. A series without numbers was compared
+ * at all positions when it was placed. */
 static mrd_err
 check_series(coll_solver *solver, const series *v, mrd_dur_ns trust, mrd_why *why)
 {
@@ -211,8 +216,8 @@ check_series(coll_solver *solver, const series *v, mrd_dur_ns trust, mrd_why *wh
         if (by == 0 || to < from + 2 || excluded(solver, v, from, by, trust) ||
             !fits(solver, v, from, to, by, limit))
             continue;
-        /* Where ends scatter widely, single intervals vary too little to decide, but their sum may
-         * not. */
+        /* If ends scatter widely, single intervals vary too little to exclude this position. The
+         * sum of many intervals may still exclude it. */
         if (v->restarting && spread(solver, v, from, to, by) > widest)
             continue;
         return v->lasting ? contradict(v, by, why) : ambiguous(v, by, why);
@@ -237,11 +242,11 @@ mrd_coll_check_pairs(coll_solver *solver, size_t process, const double *at, mrd_
             v.lasting = v.lasting && lasts(solver->match, solver->parts[end].coll);
         v.n = end - i;
         v.restarting = by_number && !v.lasting;
-        /* solver->v would show a wrong match less clearly, because the process itself is part of
-         * it */
+        /* use the ends according to the other processes; solver->v includes this process, so it
+         * shows a wrong match less clearly */
         if (v.restarting)
             v.at = at;
-        /* Sorted by end, because sequence numbers may be hashes, which have no order. */
+        /* sort by end and not by sequence number, because the numbers may be hashes */
         qsort(&solver->parts[i], v.n, sizeof(*v.parts), order_by_end);
         err = check_series(solver, &v, trust, why);
     }
@@ -250,10 +255,10 @@ mrd_coll_check_pairs(coll_solver *solver, size_t process, const double *at, mrd_
 
 /* ---- Evidence that matched collectives belong together ---- */
 
-/* Measures how much the intervals between collectives of the same kind vary, as the median distance
- * from their median. In a wrong match, ends would vary by about the same amount. Stores INFINITY if
- * fewer than a quarter of the collectives have another one of the same kind. The kinds alone then
- * show whether a match is right. Errors: NOMEM. */
+/* Measures how much the intervals between consecutive collectives of the same kind vary: the median
+ * of their deviations from the median interval. In a wrong match, ends would vary by about the same
+ * amount. Stores INFINITY if fewer than a quarter of the collectives have another one of the same
+ * kind. The kinds alone then show whether a match is right. Errors: NOMEM. */
 static mrd_err
 find_change(coll_solver *solver, const coll_sample *sample, size_t n, double *ret_change)
 {
@@ -284,8 +289,8 @@ find_change(coll_solver *solver, const coll_sample *sample, size_t n, double *re
     return err;
 }
 
-/* Returns true if no other match is possible: the clocks agree within `trust` ns without alignment,
- * and the next collective of the same kind is further away. */
+/* Returns true if no other match is possible, because the clocks agree within `trust` ns without
+ * alignment, and the next collective of the same kind is further away. */
 static bool
 trust_decides(const coll_solver *solver, size_t process, const coll_sample *sample, size_t n,
               mrd_dur_ns trust)
@@ -322,8 +327,8 @@ mrd_coll_find_evidence(coll_solver *solver, size_t process, const coll_sample *s
                 fabs(sample[i].at - sample[i].end - lines[l].a - lines[l].b * sample[i].end);
     }
     *ret_belong = trust_decides(solver, process, sample, all, trust);
-    /* Lasting sequence numbers are evidence if the ends fit well. Other numbers may have begun
-     * again in each recording. */
+    /* Lasting sequence numbers are sufficient evidence if the ends fit well. Other numbers may have
+     * begun again in each recording. */
     off = mrd_coll_median(solver->x, n);
     for (size_t i = 0; i < all; i++) {
         by_number = by_number && numbered(solver->match, sample[i].coll);
@@ -338,7 +343,8 @@ mrd_coll_find_evidence(coll_solver *solver, size_t process, const coll_sample *s
     if (find_change(solver, sample, all, &change) != MRD_OK)
         return MRD_NOMEM;
     off *= MRD_COLL_AS_WELL * exp(CHANCE / (double) (n - fitted));
-    /* Sequence numbers are evidence too, even if they may begin again. */
+    /* Sequence numbers that may begin again are weaker evidence: with them, the variation may be
+     * smaller. */
     *ret_belong = change > off + (by_number ? 0 : MRD_COLL_FINE_NS);
     return MRD_OK;
 }
@@ -379,8 +385,8 @@ mrd_coll_check_cut(const coll_solver *solver, size_t process, const double *at,
         double jump = lines[k].a + lines[k].b * t - lines[k - 1].a - lines[k - 1].b * t;
 
         if (fabs(jump) <= lines[k].residual + lines[k - 1].residual + SEAM_NS)
-            /* no check, because the lines meet here: the clock's rate changed but the clock was not
-             * stepped */
+            /* no check is needed if the lines meet here, because the clock changed its rate but was
+             * not stepped */
             continue;
         for (ptrdiff_t by = -8; by <= 8; by++) {
             if (by != 0 && continues(solver, at, sample, &lines[k], &lines[k - 1], jump, by))

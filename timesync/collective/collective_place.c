@@ -1,6 +1,6 @@
 /* Merges the runs of one group into a common sequence of collectives. A run is the sequence of one
- * participant. Its position is found by the kinds of collectives, the intervals between them, and
- * the clocks. */
+ * participant. The position of a run in the common sequence is found by the kinds of collectives,
+ * the intervals between them, and the unaligned clocks. */
 #include "timesync/collective/collective_impl.h"
 
 #include <math.h>
@@ -8,8 +8,8 @@
 #include <string.h>
 
 #define TAKE 64 /* maximum number of differences from which a median is taken */
-/* minimum number of collectives that a run must share with the common sequence; if half of the
- * shorter sequence is less, that is enough */
+/* minimum number of collectives that a run must share with the common sequence; for short
+ * sequences, half of the shorter sequence is enough */
 #define COMMON    8
 #define BASES     8 /* maximum number of runs that are tried as the start of the common sequence */
 #define DRIFT_MAX (MRD_ALIGN_RATE_MAX * 1e-9)
@@ -20,13 +20,13 @@
  * collective. */
 typedef struct {
     const mrd_coll_obs **kinds;
-    /* when the collective ended, in ns on the clock of the first run; accurate up to the scatter of
+    /* when each collective ended, in ns of the first run's clock; accurate up to the scatter of
      * ends */
     int64_t *ends;
     uint64_t *hash; /* hash[i] is the hash of the kinds of all entries before entry i */
     size_t cap, first, n;
-    /* position of entry `first`; positions are fixed, while `first` changes as the sequence
-     * grows */
+    /* position of entry `first`; the position of a collective never changes, but `first` changes
+     * when the sequence grows at its begin */
     ptrdiff_t at;
 } sequence;
 
@@ -96,7 +96,8 @@ hash_common(sequence *seq)
 }
 
 /* Returns how many collectives a run at position `at` shares with the common sequence. *ret_mine is
- * the index of the first shared one in the run, *ret_theirs in the common sequence. */
+ * the index of the first shared collective in the run, *ret_theirs its index in the common
+ * sequence. */
 static size_t
 overlap(const sequence *seq, const coll_run *run, ptrdiff_t at, size_t *ret_mine,
         size_t *ret_theirs)
@@ -157,8 +158,8 @@ find_fit(const placing *placer, const coll_run *run, size_t common)
     for (ptrdiff_t at = from; at <= to && !f.ambiguous; at++) {
         most = MRD_COLL_AS_WELL * f.scatter + MRD_COLL_FINE_NS;
         scatter = scatter_at(placer, run, at, most, &count, &f.untrusted);
-        /* At two positions the run fits this well and shares this many collectives, so neither
-         * position can be preferred. */
+        /* If the run fits very well at two positions, and half of the shorter sequence is shared at
+         * both, neither position can be preferred. */
         f.ambiguous = scatter <= MRD_COLL_FINE_NS && f.scatter <= MRD_COLL_FINE_NS &&
                       2 * count >= least && 2 * f.n >= least;
         f.other = at;
@@ -235,8 +236,8 @@ refuse(const placing *placer, const coll_run *run, const fit *f, mrd_why *why)
 
 /* ---- Finding the positions of runs ---- */
 
-/* Finds the position of a run in the common sequence. Without leave_out, the shorter of both must
- * lie completely inside the longer one, and the kinds of collectives must allow only one
+/* Finds the position of a run in the common sequence. Without options->leave_out, the shorter of
+ * the two must lie completely inside the longer, and the kinds of collectives must allow only one
  * position. */
 static mrd_err
 find_place(const placing *placer, coll_run *run, mrd_why *why)
@@ -253,8 +254,8 @@ find_place(const placing *placer, coll_run *run, mrd_why *why)
                  least < 3 || !placer->leave_out ? least
                  : half < COMMON                 ? half
                                                  : COMMON);
-    /* If the shorter sequence lies completely inside the longer one, a large scatter is accepted
-     * here. The solver checks the ends later. */
+    /* If the shorter sequence lies completely inside the longer, a large scatter is accepted here,
+     * because the solver checks the ends later. */
     whole = f.n == least;
     if (isinf(f.scatter) || f.ambiguous || (!whole && f.scatter > MRD_COLL_RESIDUAL_MAX))
         return refuse(placer, run, &f, why);
@@ -318,7 +319,8 @@ place_around(placing *placer, coll_run *runs, size_t count, size_t base, mrd_why
     return placed;
 }
 
-/* Stores in `reasons`, for the process of each run without a position, why the run has none. */
+/* Stores in `reasons`, for the process of each run that was not placed, why the run has no
+ * position. */
 static mrd_err
 note_reasons(const placing *placer, coll_run *runs, size_t n, char **reasons)
 {

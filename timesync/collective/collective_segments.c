@@ -8,7 +8,7 @@
  * scatter. */
 #define SEGMENT_MIN 6
 #define DEPTH_MAX   6 /* maximum depth of nested cuts: at most 64 segments */
-/* a cut of a line is used if it reduces the sum of residuals to at most this share */
+/* A line is cut if this reduces the sum of its residuals to at most this share. */
 #define GAIN    0.5
 #define FINE_NS 2000 /* a line with smaller residuals (ns) is not cut */
 /* Samples next to a cut are removed if their residual exceeds ODD * (median residual) + FINE_NS,
@@ -41,8 +41,8 @@ line_of(const cutter *c, size_t first, size_t n)
     return line;
 }
 
-/* Sums over the samples on one side of a cut, from which a line is fitted. They are updated as the
- * cut moves from sample to sample. */
+/* Sums over the samples on one side of a cut, from which a line is fitted. The sums are updated
+ * when the cut moves from one sample to the next. */
 typedef struct {
     double n, x, y, xx, xy, yy;
 } sums;
@@ -69,9 +69,9 @@ sums_rest(const sums *s)
     return fmax(yy - (xx > 0 ? xy * xy / xx : 0), 0);
 }
 
-/* Returns the index at which a cut leaves the smallest sum of squared residuals on both sides. Sums
- * the residuals against `line` instead of raw values, which keeps the numbers small and rounding
- * errors low. */
+/* Returns the index at which a cut leaves the smallest sum of squared residuals on both sides. The
+ * sums are of residuals to `line` and not of raw values, because small numbers have small rounding
+ * errors. */
 static size_t
 best_cut(const cutter *c, const coll_line *line)
 {
@@ -131,8 +131,9 @@ residual(const cutter *c, const coll_line *line, size_t i)
 }
 
 /* Removes unreliable samples next to the cuts before and after a line. A sample may be on the wrong
- * side of a cut if its participant left late. So the sample next to each cut is removed, and so are
- * its neighbours if their residuals are large (ODD). Removed samples become part of the gap. */
+ * side of a cut if its participant left late. So the sample next to each cut is removed, and its
+ * neighbours are removed if their residuals are large (ODD). The gap between the segments then
+ * includes the removed samples. */
 static void
 trim_edges(const cutter *c, coll_line *line, bool before, bool after)
 {
