@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""A data-parallel training loop on the Neuron runtime over ctypes: the Python twin of train_loop.c.
+"""A data-parallel training loop that calls the Neuron runtime through ctypes. It does the same as train_loop.c.
 
-Each process is a rank, each NeuronCore a worker with a thread. The program starts its ranks itself, or is
-one rank of a launched set (RANK, WORLD_SIZE, LOCAL_RANK, or Slurm's variables for these). It loads libnrt.so.1
-by name, so LD_LIBRARY_PATH chooses the runtime. Annotations are used when the meridian module is there.
+Each process is a rank, and each NeuronCore is a worker with a thread of its own. The program starts its ranks itself,
+unless a launcher has started it as one rank (RANK, WORLD_SIZE, LOCAL_RANK, or Slurm's variables for these). It loads
+libnrt.so.1 by name, so LD_LIBRARY_PATH chooses the runtime. It makes annotations if the module meridian is installed.
 
     LD_LIBRARY_PATH=build/lib/simnrt examples/train_loop.py --ranks 2 --cores 2 --steps 10
 """
@@ -25,7 +25,7 @@ DEVICE = 0  # nrt_tensor_placement_t
 
 
 class Nrt:
-    """The calls this program needs, with the types that ctypes cannot guess."""
+    """The functions of libnrt that this program calls. Declares the types that ctypes cannot derive."""
 
     def __init__(self):
         self.lib = ctypes.CDLL("libnrt.so.1")
@@ -63,7 +63,7 @@ class Nrt:
 
 
 def span(name, **args):
-    """An annotation, or nothing when there is no meridian module."""
+    """Returns a scope annotation, or a context that does nothing if the module meridian is missing."""
     if meridian is None or not hasattr(meridian, "span"):
         return contextlib.nullcontext()
     return meridian.scope(name, **args)
@@ -109,7 +109,7 @@ class Worker(threading.Thread):
                 self.done += 1
                 if self.core == 0 and self.opt.rank == 0 and every and (step + 1) % every == 0:
                     self.checkpoint(step + 1)
-        except Exception as error:  # told by the main thread
+        except Exception as error:  # the main thread reports the error
             self.error = error
 
     def close(self):
@@ -146,7 +146,7 @@ def run_rank(opt):
     for error in errors:
         print(f"train_loop: rank {opt.rank}: {error}", file=sys.stderr)
     if not opt.quiet:
-        # one write: the ranks share the terminal
+        # in one write, because the ranks share the terminal and their lines would mix
         sys.stdout.write(f"rank {opt.rank}: {done} steps on {opt.cores} cores" + (", FAILED\n" if errors else "\n"))
     return 1 if errors else 0
 

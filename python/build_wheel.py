@@ -1,5 +1,5 @@
-"""Makes the wheel of the modules in this folder: a PEP 517 backend that needs no package and no network. The modules and the shipped
-queries (sql/, as meridian_sql/) go in as they are; equal sources give equal bytes."""
+"""Builds the wheel of the modules in this directory. It is a PEP 517 backend that needs no other package and no network. The wheel
+contains the modules and the queries of sql/ (as meridian_sql/) unchanged. Equal sources give equal bytes."""
 import base64
 import hashlib
 import os
@@ -18,7 +18,7 @@ def _read(*path):
 
 
 def _version():
-    """That of the release: CMakeLists.txt says it."""
+    """Returns the version of the release, which is stated in CMakeLists.txt."""
     found = re.search(rb"project\(meridian VERSION ([0-9.]+)", _read(TOP, "CMakeLists.txt"))
     if not found:
         raise RuntimeError("build the wheel in a checkout: CMakeLists.txt, which says the version, is not above " + HERE)

@@ -1,4 +1,4 @@
-"""Annotate a Python program, control its profiling, read counters: libmeridian.so over ctypes.
+"""Annotates a Python program, controls its profiling and reads counters. Calls libmeridian.so through ctypes.
 
     import meridian
 
@@ -11,13 +11,15 @@
     loss = meridian.Counter("loss", domain="train")
     loss.sample(0.25)
 
-The library is found by MERIDIAN_LIBRARY, else among the libraries already loaded (LD_PRELOAD), else as
-libmeridian.so on the loader's path and beside this file. Where it cannot be found everything here works
-and does nothing; meridian.available() says so, and meridian.require() warns once with the reason.
+The library is the file that MERIDIAN_LIBRARY names. If the variable is not set, the module uses a library that is already
+loaded (LD_PRELOAD), then libmeridian.so on the loader's path, then libmeridian.so in the directory of this file. If none
+exists, annotations and control functions do nothing and raise no error. meridian.available() then returns False, and
+meridian.require() warns once with the reason.
 
 meridian.open("profile") reads a profile's tables (meridian_data.py): rows, shipped queries, pictures.
 
-Times are nanoseconds, timeouts seconds. Names may be any text. No third-party package is needed; Python 3.8 or later.
+Times are in nanoseconds and timeouts in seconds. Names may be any text. The module needs Python 3.8 or later and no other
+package.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ import os
 import threading
 import warnings
 
-TYPE_CHECKING = False  # True for those who check types: other programs need not wait for what they import
+TYPE_CHECKING = False  # type checkers treat this as True; other programs do not spend time on these imports
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, Callable, Dict, List, Optional, Sequence, Type, TypeVar, Union
@@ -53,11 +55,11 @@ THREAD, PROCESS, GLOBAL, TASK = 0, 1, 2, 3
 _INVALID = 6  # MERIDIAN_INVALID
 _I64, _U64, _F64, _BOOL, _TEXT = 1, 2, 3, 4, 5
 _GATE_ANNOTATIONS = 4
-_COROUTINE = 0x80  # inspect.CO_COROUTINE; a program's own inspect.py may stand in front of that module
+_COROUTINE = 0x80  # inspect.CO_COROUTINE; the module inspect is not imported, because a program may have its own inspect.py
 
 
 class MeridianError(RuntimeError):
-    """A call of the library failed; .code is the MERIDIAN_ code."""
+    """Raised if a call of the library fails. `code` is the MERIDIAN_ error code of meridian.h."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
@@ -107,7 +109,7 @@ _P, _T, _I, _U, _Z = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int64, ctypes.c_
 _KV = ctypes.POINTER(_Kv)
 _REGION, _SCOPE = ctypes.POINTER(_Region), ctypes.POINTER(_Scope)
 
-# name: (result, arguments). One row per function used.
+# the used functions of the library: name: (type of the result, types of the arguments)
 _FUNCTIONS = {
     "mrd_error_text": (_T, [ctypes.c_int]), "mrd_last_error": (_T, []), "mrd_version": (_T, []),
     "mrd_status_text": (_T, []), "mrd_lost": (_U, []), "mrd_free": (None, [_P]),
@@ -180,12 +182,12 @@ _warned = False
 
 
 def available() -> bool:
-    """True when the library was found."""
+    """Returns True if the library was found."""
     return _lib is not None
 
 
 def require() -> bool:
-    """Warns (once) when the library is absent and returns available()."""
+    """Returns available(). Warns if the library was not found, but only at the first such call."""
     global _warned
     if _lib is None and not _warned:
         _warned = True
@@ -208,17 +210,17 @@ def _on():
 
 
 def version() -> Optional[str]:
-    """The library's version, None without it."""
+    """Returns the version of the library, or None if the library was not found."""
     return _lib.mrd_version().decode() if _lib else None
 
 
 def status() -> str:
-    """"recording", "paused", "stopped", "off: <why>"."""
+    """Returns the state of recording: "recording", "paused", "stopped" or "off: <reason>"."""
     return _lib.mrd_status_text().decode("utf-8", "replace") if _lib else "off: " + _reason
 
 
 def lost() -> int:
-    """Annotations of this process that could not be recorded."""
+    """Returns how many annotations of this process could not be recorded."""
     return _lib.mrd_lost() if _lib else 0
 
 
@@ -228,7 +230,7 @@ _domains: Dict[str, Any] = {}
 
 
 class Domain:
-    """A group of annotations. The same name is the same domain."""
+    """A group of annotations. Two objects with the same name are the same domain."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -245,7 +247,7 @@ class Domain:
     def marker(self, name: str) -> Marker:
         return Marker(name, self)
 
-    # As MXNet's profiler calls them.
+    # the names of these functions in MXNet's profiler
     new_task, new_frame, new_marker = task, frame, marker
 
     def new_counter(self, name: str, value: Optional[int] = None) -> Counter:
@@ -253,14 +255,15 @@ class Domain:
 
 
 def _name(name):
-    """The name of an annotation: any text or number, but none of the objects here, which stand in the wrong place then."""
+    """Converts the name of an annotation, which may be any text or number. Refuses objects of this module, because these are arguments in
+    the wrong order."""
     if isinstance(name, (Domain, _Object, Region)):
         raise TypeError("a name is text, not a %s of meridian" % type(name).__name__)
     return _text(name)
 
 
 def _whole(value):
-    """The value of a counter: an int, or what counts as one, such as the integers of numpy."""
+    """Returns the value of a counter as an int. Accepts ints and other integer types, such as those of numpy."""
     try:
         return operator.index(value)
     except TypeError:
@@ -268,7 +271,7 @@ def _whole(value):
 
 
 def _in_order(name, domain):
-    """(name, domain), also where they come as in MXNet: Task(domain, "name")."""
+    """Returns (name, domain). Swaps them if they were passed in the order of MXNet, as in Task(domain, "name")."""
     return (domain, name) if isinstance(name, Domain) and isinstance(domain, str) else (name, domain)
 
 
@@ -304,26 +307,26 @@ def _arguments(args):
 # ---- spans ---------------------------------------------------------------------------------------
 
 def push(name: str, domain: _Where = None) -> None:
-    """Begins a span of this thread; pop() ends the innermost."""
+    """Begins a span of the calling thread. pop() ends the innermost span that was begun this way."""
     if _on():
         _lib.mrd_push_(_domain(domain), _name(name))
 
 
 def pop(**args: Any) -> None:
-    """Ends the innermost push of this thread, with typed arguments."""
+    """Ends the innermost span that this thread began with push(). The keyword arguments become arguments of the span."""
     if _gate.value:
         _lib.mrd_pop_(*_arguments(args))
 
 
 class scope:
-    """with scope("name", domain="d", key=value): a span around the block, in this thread. Blocks of coroutines and generators may
-    overlap: each ends its own span."""
+    """Records a span for a block in the calling thread: with scope("name", domain="d", key=value). Blocks of coroutines and generators may
+    overlap, and each block ends its own span."""
 
     __slots__ = ("_name", "_domain", "_args", "_open")
 
     def __init__(self, name: str, domain: _Where = None, **args: Any) -> None:
         self._name, self._domain, self._args = name, domain, args
-        self._open: Any = None  # (the innermost that is open, those around it)
+        self._open: Any = None  # None, or (the innermost open scope, the same pair for the scopes around it)
 
     def __enter__(self) -> scope:
         if _on():
@@ -333,7 +336,7 @@ class scope:
         return self
 
     def set(self, **args: Any) -> None:
-        """Adds arguments while the block runs."""
+        """Adds arguments to the span. Call it while the block runs."""
         self._args = {**self._args, **args}
 
     def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]) -> None:
@@ -345,8 +348,8 @@ class scope:
 
 
 def traced(function: Optional[_F] = None, name: Optional[str] = None, domain: _Where = None) -> Any:
-    """Decorator: a span around every call; of a coroutine function around its run, until it returns. @traced, or
-    @traced(name=..., domain=...)."""
+    """Decorator that records a span for every call of the function: @traced or @traced(name=..., domain=...). The span of a coroutine
+    function lasts until the coroutine returns."""
     if function is None:
         return functools.partial(traced, name=name, domain=domain)
     label = name or function.__qualname__
@@ -368,7 +371,7 @@ def traced(function: Optional[_F] = None, name: Optional[str] = None, domain: _W
 
 
 class span:
-    """A span that may end in another thread: s = span("name"); ...; s.end(key=value)."""
+    """A span that any thread may end: s = span("name"); ...; s.end(key=value)."""
 
     def __init__(self, name: str, domain: _Where = None, **args: Any) -> None:
         self._id = _lib.mrd_span_begin(_domain(domain), _name(name), *_arguments(args)) if _on() else 0
@@ -383,7 +386,7 @@ _SCOPES = {"thread": THREAD, "process": PROCESS, "global": GLOBAL, "task": TASK,
 
 
 def _scope(scope):
-    """THREAD ..., or its name as other profilers say it."""
+    """Converts a scope to its number. Accepts THREAD and the other constants, and the names that other profilers use."""
     number = _SCOPES.get(scope, scope)
     if number not in (THREAD, PROCESS, GLOBAL, TASK):
         raise MeridianError(_INVALID, f"scope {scope!r}: global, process, thread, task or marker expected")
@@ -391,13 +394,13 @@ def _scope(scope):
 
 
 def instant(name: str, domain: _Where = None, scope: Union[int, str] = THREAD, **args: Any) -> None:
-    """An event without a length. scope: THREAD, PROCESS, GLOBAL or TASK, or their names."""
+    """Records an event without duration. `scope` is THREAD, PROCESS, GLOBAL or TASK, or the name of one of them."""
     if _on():
         _lib.mrd_instant_(_domain(domain), _name(name), _scope(scope), *_arguments(args))
 
 
 class flow:
-    """An arrow: f = flow("name"); f.begin() inside one span, f.step(), f.end() inside others."""
+    """An arrow between spans: f = flow("name"). Call f.begin() inside one span, and f.step() and f.end() inside others."""
 
     def __init__(self, name: str, domain: _Where = None) -> None:
         self._name, self._domain = name, domain
@@ -418,20 +421,21 @@ class flow:
 
 
 def memory_allocated(memory: int, nbytes: int) -> None:
-    """Books nbytes with the innermost span that this thread has open. memory: an address, or any whole number
-    from 0 that is unique among what is not freed, such as id() or data_ptr() of an array."""
+    """Attributes nbytes of memory to the innermost open span of the calling thread. `memory` is an address or another number from 0 that no
+    other live allocation has, such as id() or data_ptr() of an array."""
     if _on():
         _lib.mrd_memory_allocated_(memory, nbytes)
 
 
 def memory_freed(memory: int) -> None:
-    """Ends what memory_allocated booked under this number, in any thread, with the span that allocated it."""
+    """Reports that the memory with this number was freed. Any thread may call it. The bytes are subtracted from the span that allocated
+    them."""
     if _gate.value:
         _lib.mrd_memory_freed_(memory)
 
 
 def thread_name(name: Optional[str] = None) -> None:
-    """Names the calling thread in the picture; by default as threading does."""
+    """Sets the name that timelines show for the calling thread. The default is its name in the module threading."""
     if _on():
         _lib.mrd_thread_name(_text(name or threading.current_thread().name))
 
@@ -474,7 +478,7 @@ class _Duration(_Object):
 
 
 class Task(_Duration):
-    """Work of a thread; starts nest. Also a context manager."""
+    """A span that a thread starts and stops. Starts may be nested. Can be used in a with statement."""
     _create, _destroy, _start, _stop = ("mrd_task_create", "mrd_task_destroy", "mrd_task_start",
                                         "mrd_task_stop")
 
@@ -484,7 +488,7 @@ class Task(_Duration):
 
 
 class Event(_Duration):
-    """As a task, without domain."""
+    """The same as a task, but without a domain."""
     _create, _destroy, _start, _stop = ("mrd_event_create", "mrd_event_destroy", "mrd_event_start",
                                         "mrd_event_stop")
 
@@ -493,7 +497,7 @@ class Event(_Duration):
 
 
 class Frame(_Duration):
-    """One at a time in the process; counted."""
+    """A span of the whole process, such as a step. Only one run of a frame can be open at a time, and the library counts the runs."""
     _create, _destroy, _start, _stop = ("mrd_frame_create", "mrd_frame_destroy", "mrd_frame_start",
                                         "mrd_frame_stop")
 
@@ -503,23 +507,23 @@ class Frame(_Duration):
 
     @property
     def count(self) -> int:
-        """Frames that were completed."""
+        """The number of completed runs."""
         return _lib.mrd_frame_count(self._handle) if self._handle else 0
 
     @property
     def rate(self) -> float:
-        """Frames a second, from the first start to the last stop; 0 when not known."""
+        """The number of completed runs per second, from the first start to the last stop. 0 if unknown."""
         return _lib.mrd_frame_rate(self._handle) if self._handle else 0.0
 
 
 class Counter(_Object):
-    """A value over time. unit: "bytes", "percent", "ns", "count" or a word of yours."""
+    """A value over time. `unit` is "bytes", "percent", "ns", "count" or any other word."""
     _create, _destroy = "mrd_counter_create", "mrd_counter_destroy"
 
     def __init__(self, name: Union[str, Domain], domain: _Where = None, unit: Union[str, int, None] = None, value: int = 0) -> None:
         first = None
         if isinstance(name, Domain) and unit is not None and not isinstance(unit, str):
-            unit, first = None, unit  # as in MXNet: Counter(domain, "name", value)
+            unit, first = None, unit  # called with the arguments of MXNet: Counter(domain, "name", value)
         name, domain = _in_order(name, domain)
         super().__init__(_domain(domain), _name(name), _text(unit) if unit else None, _whole(value))
         if first is not None:
@@ -527,7 +531,7 @@ class Counter(_Object):
 
     @property
     def value(self) -> int:
-        """The value that it has now, unsigned; samples do not change it."""
+        """The current value as an unsigned integer. sample() does not change it."""
         return _lib.mrd_counter_get(self._handle) if self._handle else 0
 
     def set_value(self, value: int) -> None:
@@ -542,7 +546,7 @@ class Counter(_Object):
         self.increment(-delta)
 
     def sample(self, value: _Number) -> None:
-        """A value that is no integer."""
+        """Records a value that need not be an integer."""
         if self._handle:
             _check(_lib.mrd_counter_sample(self._handle, value))
 
@@ -556,7 +560,7 @@ class Counter(_Object):
 
 
 class Marker(_Object):
-    """An instant with a name of its own."""
+    """A named instant (an event without duration) that can be recorded many times."""
     _create, _destroy = "mrd_marker_create", "mrd_marker_destroy"
 
     def __init__(self, name: Union[str, Domain], domain: _Where = None) -> None:
@@ -564,13 +568,14 @@ class Marker(_Object):
         super().__init__(_domain(domain), _name(name))
 
     def mark(self, scope: Union[int, str] = PROCESS) -> None:
-        """scope: GLOBAL, PROCESS, THREAD, TASK, or "global", "process", "thread", "task", "marker"."""
+        """Records the instant. `scope` is GLOBAL, PROCESS, THREAD or TASK, or "global", "process", "thread", "task" or "marker"."""
         if self._handle:
             _check(_lib.mrd_marker_mark(self._handle, _scope(scope)))
 
 
 class Region:
-    """A stretch of code with its own total and count; nests, any threads. Also a context manager."""
+    """A section of code with its own total time and count. Starts may be nested and may come from several threads. Can be used in a with
+    statement."""
 
     def __init__(self, name: str) -> None:
         self._region = _Region()
@@ -593,22 +598,22 @@ class Region:
         self.stop()
 
     def clear(self) -> None:
-        """Sets total_ns and entries back to 0."""
+        """Resets total_ns and entries to 0."""
         if _lib:
             _check(_lib.mrd_regions_clear(ctypes.byref(self._region), 1))
 
     @property
     def entries(self) -> int:
-        """How often it was started."""
+        """The number of starts."""
         return self._region.entries
 
     @property
     def total_ns(self) -> int:
-        """Nanoseconds in it, added up."""
+        """The total time of all runs in nanoseconds."""
         return self._region.total_ns
 
     def __str__(self) -> str:
-        """The one-line form, without its newline."""
+        """Returns the line that mrd_region_print prints, without the newline."""
         if _lib is None:
             return ""
         size = _lib.mrd_regions_print_to_buf(None, 0, ctypes.byref(self._region), 1)
@@ -624,15 +629,15 @@ class Region:
 # ---- control --------------------------------------------------------------------------------------
 
 def set_config(**keys: Union[bool, int, float, str]) -> None:
-    """filename, profile_all, profile_symbolic, profile_imperative, profile_memory, profile_api,
-    continuous_dump, dump_period, aggregate_stats, profile_process."""
+    """Sets keys of the configuration, as in set_config(filename="x.json"). The keys are filename, profile_all, profile_symbolic,
+    profile_imperative, profile_memory, profile_api, continuous_dump, dump_period, aggregate_stats and profile_process."""
     if _lib:
         for key, value in keys.items():
             _check(_lib.mrd_set_config(_text(key), _text(int(value) if isinstance(value, bool) else value)))
 
 
 def run() -> None:
-    """Records from now on. Warns when a Neuron runtime is loaded whose calls cannot be recorded; status() says why."""
+    """Starts recording. Warns if the calls of a loaded Neuron runtime cannot be recorded. status() then gives the reason."""
     if _lib:
         _check(_lib.mrd_set_state(1))
         if status().startswith("recording, but "):
@@ -640,13 +645,14 @@ def run() -> None:
 
 
 def stop() -> None:
-    """Records nothing any more."""
+    """Stops recording."""
     if _lib:
         _check(_lib.mrd_set_state(0))
 
 
 def set_state(state: str = "stop", profile_process: str = "worker") -> None:
-    """"run" or "stop", as MXNet's profiler says it. Only this process can be asked: profile_process is "worker"."""
+    """Starts ("run") or stops ("stop") recording, with the words of MXNet's profiler. profile_process must be "worker", because the library
+    controls only its own process."""
     if state not in ("run", "stop"):
         raise MeridianError(_INVALID, f"state {state!r}: run or stop expected")
     set_config(profile_process=profile_process)
@@ -654,25 +660,25 @@ def set_state(state: str = "stop", profile_process: str = "worker") -> None:
 
 
 def pause() -> None:
-    """Records nothing until resume()."""
+    """Pauses recording until resume()."""
     if _lib:
         _check(_lib.mrd_pause())
 
 
 def resume() -> None:
-    """Records again after pause()."""
+    """Continues recording after pause()."""
     if _lib:
         _check(_lib.mrd_resume())
 
 
 def dump(finished: bool = True) -> None:
-    """Writes what was recorded to the file that set_config names; finished: and closes it."""
+    """Writes the recorded events to the file that set_config(filename=...) names. If `finished` is true, closes the file."""
     if _lib:
         _check(_lib.mrd_dump(int(finished)))
 
 
 def dumps(reset: bool = False, format: str = "table", sort_by: str = "total", ascending: bool = False) -> str:
-    """Statistics per name as text; "" without the library."""
+    """Returns statistics for each name as text, or "" if the library was not found."""
     if _lib is None:
         return ""
     text = _P()
@@ -684,7 +690,7 @@ def dumps(reset: bool = False, format: str = "table", sort_by: str = "total", as
 
 
 class profiling:
-    """with profiling(aggregate_stats=True): runs for the block, then stops."""
+    """Records while a block runs: with profiling(aggregate_stats=True). The arguments are keys of set_config()."""
 
     def __init__(self, **config: Union[bool, int, float, str]) -> None:
         self._config = config
@@ -701,7 +707,7 @@ class profiling:
 # ---- counters of the machine, loaded models ---------------------------------------------------------
 
 class Counters:
-    """A counter session: with Counters(["cpu.*", ...]) as c: c.poll() -> {name: value or None}."""
+    """Reads hardware and system counters: with Counters(["cpu.*", ...]) as c. c.poll() returns {name: value or None}."""
 
     def __init__(self, names: Sequence[str], device: int = -1, core: int = -1) -> None:
         self._handle = _P()
@@ -711,12 +717,12 @@ class Counters:
         _check(_lib.mrd_counters_create(array, len(names), device, core, ctypes.byref(self._handle)))
 
     def start(self, timeout: float = 1.0) -> None:
-        """timeout: seconds to wait for the device."""
+        """Starts counting. `timeout` is the maximum time in seconds to wait for the device."""
         _check(_lib.mrd_counters_start(self._handle, int(timeout * 1e9)))
 
     def poll(self, since_start: bool = False, timeout: float = 1.0) -> Dict[str, Union[int, float, None]]:
-        """All counters now, or as the last stop() read them; since_start: the growth since start() of those that grow. None: without a
-        value. timeout: seconds."""
+        """Returns the current values of all counters or, after stop(), the values that stop() read. With since_start, counters that only grow
+        have their growth since start(). None means that a counter has no value. `timeout` is in seconds."""
         count = _lib.mrd_counters_count(self._handle)
         values = (_CounterValue * count)()
         _check(_lib.mrd_counters_poll(self._handle, int(since_start), int(timeout * 1e9), values, count))
@@ -724,7 +730,7 @@ class Counters:
                 for v in values}
 
     def stop(self) -> None:
-        """Reads all for the last time: poll() returns these values until the next start()."""
+        """Reads all counters a last time. poll() returns these values until the next start()."""
         _check(_lib.mrd_counters_stop(self._handle))
 
     def close(self) -> None:
@@ -741,7 +747,7 @@ class Counters:
 
 
 class Models:
-    """Which models are loaded: with Models() as m: ...; m.records() -> list of dicts."""
+    """Records which models are loaded while a block runs: with Models() as m. m.records() returns the loads."""
 
     SYMBOLS, MEMORY, ALL = 0, 1, 2
 
@@ -758,7 +764,7 @@ class Models:
         _check(_lib.mrd_models_stop(self._handle))
 
     def records(self) -> List[Dict[str, Any]]:
-        """A dict for each load; load_ns and unload_ns (None: still loaded) in nanoseconds."""
+        """Returns a dict for each load. load_ns and unload_ns are in nanoseconds. unload_ns is None if the model is still loaded."""
         found = _ModelList()
         _check(_lib.mrd_models_get(self._handle, ctypes.byref(found)))
         return [{"uri": r.uri.decode("utf-8", "replace"), "sha256": r.sha256.decode(),
@@ -787,7 +793,7 @@ class Models:
 def open(where: str, *, token: Optional[str] = None, start: Optional[str] = None, end: Optional[str] = None,  # noqa: A001: meridian.open reads well
          instance_id: Optional[str] = None, process_id: Union[str, int, None] = None, lnc_idx: Union[str, int, None] = None,
          event_type: Optional[str] = None) -> Profile:
-    """The tables of a profile: profile.sqlite, a folder with it or with tables/, or the address of a session of an aggregator, of which the others
-    are a slice. Rows come as pandas where it is installed. See meridian_data.open_profile."""
+    """Opens the tables of a profile. `where` is a profile.sqlite, a directory with profile.sqlite or tables/, or the URL of a session on an
+    aggregator. The other arguments select a part of such a session. See meridian_data.open_profile."""
     import meridian_data
     return meridian_data.open_profile(where, token=token, start=start, end=end, instance_id=instance_id, process_id=process_id, lnc_idx=lnc_idx, event_type=event_type)

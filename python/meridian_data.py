@@ -1,4 +1,4 @@
-"""Read a profile's tables in Python: a SQLite database, a folder of Parquet files, or a session of an aggregator.
+"""Reads the tables of a profile: a SQLite database, a directory of Parquet files, or a session on an aggregator.
 
     import meridian
     profile = meridian.open("profile")                       # or profile.sqlite, or tables/
@@ -7,10 +7,10 @@
     profile.table("steps")
     profile.plot_time()                                      # a picture; notebooks show it
 
-Rows come as a pandas DataFrame where pandas is installed, as a list of dicts otherwise or with as_="rows", as a pyarrow Table with
-as_="arrow". Times and lengths are integers in nanoseconds, as the columns ending in _ns say; integers stay integers in pandas, too, where
-some are NULL (dtype Int64). docs/reference/data.md describes tables. A database and an aggregator's session need no third-party package. A folder of
-Parquet files needs pyarrow, duckdb or polars. Python 3.8 or later.
+Rows are a pandas DataFrame if pandas is installed, otherwise a list of dicts. as_="rows" always gives dicts, and as_="arrow" a pyarrow
+Table. Times and durations are integers in nanoseconds, in columns whose names end in _ns. A column of integers that contains NULL stays
+a column of integers in pandas (dtype Int64). docs/reference/data.md describes the tables. The module needs Python 3.8 or later. A
+database and a session need no other package. A directory of Parquet files needs pyarrow, duckdb or polars.
 """
 
 import bisect
@@ -38,11 +38,11 @@ PARTS = ("compute", "both", "exposed", "copy", "waiting", "host", "idle", "not_r
 COLOURS = {"compute": "#2f7d4f", "both": "#3b6fb6", "exposed": "#d1495b", "copy": "#8d6a9f", "waiting": "#e9a23b", "host": "#777777",
            "idle": "#dddddd", "not_recorded": "#ffffff"}
 Rows = List[Dict[str, Any]]
-_QUIET = 300  # seconds that an aggregator may send nothing: it writes the database first
+_QUIET = 300  # timeout in seconds; an aggregator sends nothing until it has written the whole database
 
 
 def _shipped(name: str) -> str:
-    """The SQL of a shipped query."""
+    """Returns the SQL text of a query that is part of Meridian (sql/)."""
     here = os.path.dirname(os.path.abspath(__file__))
     installed = os.path.join(here, "..", "..", "..", "share", "meridian", "sql")
     folders = [os.path.join(here, "meridian_sql"), os.path.join(here, "..", "sql"), installed, "/usr/share/meridian/sql"]
@@ -55,7 +55,7 @@ def _shipped(name: str) -> str:
 
 
 class Picture:
-    """An SVG picture; notebooks show it."""
+    """An SVG picture. Notebooks display it."""
 
     def __init__(self, svg: str) -> None:
         self.svg = svg
@@ -75,14 +75,15 @@ def _svg(width: int, height: int, title: str, parts: Sequence[str]) -> Picture:
 
 
 def _column(pandas: Any, values: List[Any]) -> Any:
-    """A column for pandas, which would make doubles of integers among which one is NULL, and lose their last digits."""
+    """Returns a column for pandas. If integers and NULL are mixed, it has the type Int64, because pandas would otherwise convert the integers
+    to doubles, which lose digits."""
     if None in values and {type(v) for v in values} == {int, type(None)}:
         return pandas.array(values, dtype="Int64")
     return values
 
 
 def _who(row: Dict[str, Any]) -> str:
-    """A rank or worker in a picture; a file may hold anything there."""
+    """Returns the label of a rank or worker in a picture. It is escaped, because the file may contain any text."""
     return html.escape(f"rank {row['rank']}" if row["rank"] >= 0 else f"worker {row['worker']}")
 
 
@@ -91,15 +92,15 @@ _PRAGMAS = {"table_info", "table_xinfo", "table_list", "index_list", "index_info
 
 
 def _allow_reading(action: int, one: Optional[str], two: Optional[str], *_: Any) -> int:
-    """What a statement, and each view in it, may do: the database is of somebody else. SQLite declares the columns of json_each() by an
-    update of sqlite_master, in which nothing can be written."""
+    """Decides which actions a statement and its views may perform. Only reading is allowed, because the database may come from anywhere.
+    SQLite declares the columns of json_each() by an update of sqlite_master, which writes nothing."""
     allowed = action in _READING or (action == sqlite3.SQLITE_FUNCTION and two != "load_extension") or \
         (action == sqlite3.SQLITE_UPDATE and one == "sqlite_master") or (action == sqlite3.SQLITE_PRAGMA and (one in _PRAGMAS or (one == "user_version" and two is None)))
     return sqlite3.SQLITE_OK if allowed else sqlite3.SQLITE_DENY
 
 
 class Profile:
-    """The tables of one profile. Close it, or use it in a with statement; a database that was fetched or made goes with it."""
+    """The tables of one profile. Close it, or use it in a with statement. Closing also removes a temporary database."""
 
     def __init__(self, connection: sqlite3.Connection, where: str, temporary: Optional[str] = None) -> None:
         self._db, self.where, self._temporary = connection, where, temporary
@@ -108,7 +109,7 @@ class Profile:
         self._db.execute("PRAGMA cell_size_check = ON")
         self._db.execute("PRAGMA query_only = ON")
         self._db.set_authorizer(_allow_reading)
-        self._db.set_progress_handler(lambda: 0, 100000)  # in which Python sees Ctrl-C: a view need not end
+        self._db.set_progress_handler(lambda: 0, 100000)  # lets Python handle Ctrl-C during a query, because a view may never end
 
     def __enter__(self) -> "Profile":
         return self
@@ -123,13 +124,13 @@ class Profile:
 
     @property
     def tables(self) -> List[str]:
-        """Names of the tables."""
+        """The names of the tables."""
         shipped = {r[0] for r in self._db.execute("SELECT name FROM sqlite_master WHERE name LIKE '%\\_data' ESCAPE '\\'")}
         names = [r[0] for r in self._db.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name <> 'strings' ORDER BY name")]
         return sorted(n[:-5] if n in shipped else n for n in names)
 
     def sql(self, query: str, parameters: Union[Sequence[Any], Dict[str, Any]] = (), as_: str = "auto") -> Any:
-        """Rows of a query over the tables. as_: auto (pandas where it is installed), rows, pandas, arrow."""
+        """Returns the rows of a query. `as_` is "auto" (pandas if it is installed, otherwise rows), "rows" (dicts), "pandas" or "arrow"."""
         try:
             cursor = self._db.execute(query, parameters)
             names = [d[0] for d in cursor.description or ()]
@@ -141,11 +142,11 @@ class Profile:
         return self._give(names, rows, as_)
 
     def query(self, name: str, as_: str = "auto") -> Any:
-        """Rows of a shipped query: late_ranks, exposed_communication, step_breakdown, slow_links, top_kernels, losses, bounds."""
+        """Returns the rows of a query of Meridian: late_ranks, exposed_communication, step_breakdown, slow_links, top_kernels, losses, bounds."""
         return self.sql(_shipped(name), as_=as_)
 
     def table(self, name: str, columns: Optional[Sequence[str]] = None, where: str = "", as_: str = "auto") -> Any:
-        """Rows of a table; where is SQL ("ts_ns >= 5 AND rank = 3")."""
+        """Returns the rows of a table. `where` is a condition in SQL, such as "ts_ns >= 5 AND rank = 3"."""
         if name not in self.tables:
             raise KeyError(f"there is no table '{name}': {', '.join(self.tables)}")
         return self.sql(f"SELECT {', '.join(columns) if columns else '*'} FROM {name}{' WHERE ' + where if where else ''}", as_=as_)
@@ -170,7 +171,7 @@ class Profile:
     # ---- Pictures ----
 
     def plot_time(self) -> Picture:
-        """Where each worker's time went: one bar a worker, parts as exposed_communication has them."""
+        """Draws how each worker spent its time: one bar per worker, with the parts of the query exposed_communication."""
         rows: Rows = self.query("exposed_communication", as_="rows")
         parts, left, width = [], 110, 760
         for i, r in enumerate(rows):
@@ -187,15 +188,15 @@ class Profile:
         return _svg(width, y + 25, "Where the time goes, by worker", parts)
 
     def plot_lateness(self) -> Picture:
-        """How late each rank came to each step's collectives: a square for each rank (down) and step (across), the darker the later (ns
-        behind the first, the mean of its collectives in that step; without steps, of a twentieth of the time)."""
+        """Draws how late each rank entered the collectives of each step: one square per rank (row) and step (column). Darker is later. The
+        lateness is the mean time in ns after the first participant. Without steps, a column is a twentieth of the time."""
         parts: Rows = self.sql("SELECT c.worker AS worker, c.rank AS rank, c.collective_id AS id, c.ts_ns AS ts, c.ts_ns - f.ts_ns AS late "
                                "FROM collectives c JOIN collectives f ON f.collective_id = c.collective_id AND f.pos = 0 AND f.session_id = c.session_id "
                                "ORDER BY c.ts_ns", as_="rows")
         begins, reached = [], None
         for r in self.sql("SELECT ts_ns, ts_ns + dur_ns AS end_ns FROM steps WHERE dur_ns > 0 AND process_key = (SELECT MIN(process_key) FROM steps) "
                           "ORDER BY ts_ns, dur_ns DESC", as_="rows"):
-            if reached is None or r["ts_ns"] >= reached:  # none inside another
+            if reached is None or r["ts_ns"] >= reached:  # skip a step inside another step
                 begins.append(r["ts_ns"])
                 reached = r["end_ns"]
         if not begins and parts:
@@ -219,7 +220,7 @@ class Profile:
         return _svg(max(400, 110 + 16 * len(begins)), 60 + 16 * len(workers), f"Lateness by rank and step (darkest: {most / 1e3:.1f} us)", out)
 
     def plot_bounds(self) -> Picture:
-        """The largest error of each clock, as stated (logarithmic, ns); clocks without a bound are marked."""
+        """Draws the stated error bound of each clock (in ns, logarithmic). Clocks without a bound are marked."""
         import math
         rows: Rows = [r for r in self.query("bounds", as_="rows") if r["clock_id"] > 0]
         most = max([r["stated_ns"] for r in rows] + [10])
@@ -239,16 +240,17 @@ class Profile:
 # ---- Opening ----
 
 def _database(path: str, temporary: bool = False) -> Profile:
-    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as f:  # a pipe that nobody writes to
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as f:  # O_NONBLOCK, because opening a pipe without a writer would block
         if not stat.S_ISREG(os.fstat(f.fileno()).st_mode) or f.read(15) != b"SQLite format 3":
             raise ValueError(f"{path} is no SQLite database: write one with --output-format sqlite")
-    # immutable: else a journal beside it makes SQLite change this file and remove others
+    # immutable, because otherwise a journal file next to the database makes SQLite change this file and remove others
     uri = "file:" + urllib.parse.quote(os.path.abspath(path)) + "?mode=ro&immutable=1"
     return Profile(sqlite3.connect(uri, uri=True), path, path if temporary else None)
 
 
 def _named(name: Any, where: str) -> str:
-    """A name that stands in SQL, of a file that somebody sent."""
+    """Returns a name from a file if it is safe in SQL: a letter or underscore, then letters, digits and underscores. Otherwise raises
+    ValueError."""
     if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII):
         raise ValueError(f"{where} has the name {name!r:.80}, which no table and no column has")
     return name
@@ -261,7 +263,8 @@ def _inside(folder: str, path: str) -> str:
 
 
 def _parts(folder: str) -> Dict[str, List[str]]:
-    """Files of each table: as the manifest lists them, when there is one; a profile without it is not whole."""
+    """Returns the files of each table, as the manifest lists them. Without a manifest, searches for files and warns, because the profile may
+    be incomplete."""
     manifest = os.path.join(folder, "_manifest.json")
     if os.path.exists(manifest):
         with open(manifest, encoding="utf-8") as f:
@@ -279,7 +282,7 @@ def _parts(folder: str) -> Dict[str, List[str]]:
 
 
 def _parquet(path: str) -> Tuple[List[str], Iterator[List[tuple]]]:
-    """Column names of a Parquet file, and its rows in batches, by the first reader that is installed."""
+    """Returns the column names of a Parquet file, and an iterator over batches of rows. Uses the first installed reader."""
     try:
         import pyarrow.parquet
     except ImportError:
@@ -304,7 +307,7 @@ def _parquet(path: str) -> Tuple[List[str], Iterator[List[tuple]]]:
 
 
 def _folder(folder: str) -> Profile:
-    """The Parquet files as a database in a temporary file."""
+    """Copies the Parquet files of a directory to a temporary database and opens it."""
     tables = _parts(folder)
     handle, path = tempfile.mkstemp(suffix=".sqlite", prefix="meridian-")
     os.close(handle)
@@ -332,7 +335,8 @@ def _folder(folder: str) -> Profile:
 
 
 def _url(url: str, token: Optional[str], slice_: Dict[str, Any]) -> Profile:
-    """A session of an aggregator: https://HOST:PORT/api/v1/sessions/ID, or a page's address that ends with the session's id; as ID also "latest"."""
+    """Downloads and opens a session of an aggregator. `url` is https://HOST:PORT/api/v1/sessions/ID, or another address that contains the id
+    of a session. ID may be "latest"."""
     parts = urllib.parse.urlsplit(url)
     session = next((w for w in reversed(re.split(r"[/#=?&]", url)) if re.fullmatch(r"\d{8}-\d{6}-\w+|latest", w)), None)
     if session is None:
@@ -360,7 +364,8 @@ def _request(url: str, token: Optional[str]) -> urllib.request.Request:
 
 
 def _latest(url: str, token: Optional[str]) -> str:
-    """The session that began last, as the commands choose it: one that has not begun or that failed only where there is no other."""
+    """Returns the id of the session that began last, as the commands choose it. A session that has failed or has not begun is returned only
+    if there is no other."""
     answer = io.BytesIO()
     _download(_request(url, token), answer)
     sessions = json.loads(answer.getvalue())["sessions"]
@@ -370,7 +375,7 @@ def _latest(url: str, token: Optional[str]) -> str:
 
 
 def _detail(body: bytes) -> str:
-    """The sentence of an error's answer (application/problem+json), else its text."""
+    """Returns the detail text of an error reply (application/problem+json), or else the whole text."""
     text = body.decode("utf-8", "replace").strip()
     try:
         return str(json.loads(text)["detail"])
@@ -379,7 +384,7 @@ def _detail(body: bytes) -> str:
 
 
 def _token() -> Optional[str]:
-    """As the commands find it: MERIDIAN_TOKEN, or the first line of the file that MERIDIAN_TOKEN_FILE names."""
+    """Returns the token: the value of MERIDIAN_TOKEN, or the first line of the file that MERIDIAN_TOKEN_FILE names."""
     if os.environ.get("MERIDIAN_TOKEN") or not os.environ.get("MERIDIAN_TOKEN_FILE"):
         return os.environ.get("MERIDIAN_TOKEN")
     with open(os.environ["MERIDIAN_TOKEN_FILE"], encoding="utf-8") as f:
@@ -387,7 +392,7 @@ def _token() -> Optional[str]:
 
 
 def _download(request: urllib.request.Request, to: Any) -> None:
-    """The whole answer, or an OSError that names the address and the reason."""
+    """Writes the whole reply to the file `to`. Raises an OSError that names the address and the reason."""
     ca = os.environ.get("MERIDIAN_CA_FILE") or None
     url = request.full_url.split("?")[0]
     try:
@@ -413,9 +418,10 @@ def _download(request: urllib.request.Request, to: Any) -> None:
 
 def open_profile(where: str, *, token: Optional[str] = None, start: Optional[str] = None, end: Optional[str] = None, instance_id: Optional[str] = None,
                  process_id: Union[str, int, None] = None, lnc_idx: Union[str, int, None] = None, event_type: Optional[str] = None) -> Profile:
-    """A profile by the path of profile.sqlite, of a folder that holds it or tables (Parquet), or by the address of a session of an aggregator
-    (token: else MERIDIAN_TOKEN or the file MERIDIAN_TOKEN_FILE; MERIDIAN_CA_FILE: who signed its certificate). The others are a slice that the
-    aggregator makes, as docs/reference/http.md describes its parameters ("12.5s", a list "0-3,7"); of files they are refused."""
+    """Opens a profile. `where` is the path of a profile.sqlite, a directory with profile.sqlite or with tables (Parquet), or the URL of a
+    session on an aggregator. The default of `token` is MERIDIAN_TOKEN or the file that MERIDIAN_TOKEN_FILE names. MERIDIAN_CA_FILE names
+    the authority of the aggregator's certificate. The other arguments select a part of a session, with the values of the parameters in
+    docs/reference/http.md, such as "12.5s" or "0-3,7". They are refused for files."""
     slice_ = {"start": start, "end": end, "instance_id": instance_id, "process_id": process_id, "lnc_idx": lnc_idx, "event_type": event_type}
     if re.match(r"https?://", where):
         return _url(where, token, slice_)
