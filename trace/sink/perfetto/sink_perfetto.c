@@ -4,7 +4,7 @@
  *
  * There is one packet sequence, with times as differences and interned names. Rows are nested
  * custom tracks in explicit order. All packets are in order of time: ends before begins of equal
- * time, outer spans before inner ones. So a reader can process the trace piece by piece. Every
+ * time, outer spans before inner ones. So a reader can process the trace while it reads. Every
  * PF_MARK_EVENTS events, three packets tell the reader that all earlier events are complete. The
  * reader can then release them, which halves its memory. For the same reason a row's descriptor
  * directly precedes its first event.
