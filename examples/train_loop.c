@@ -9,7 +9,7 @@
  *
  * It is compiled against the runtime's binary interface and linked to libnrt only. Annotations are
  * used if libmeridian is in the process (for example preloaded by `meridian inspect`). The model is
- * a simulated NEFF; --neff loads a real one.
+ * a simulated NEFF (compiled model file). --neff loads a real one.
  *
  *     LD_LIBRARY_PATH=build/lib/simnrt build/bin/train_loop --ranks 4 --cores 8 --steps 20
  *         --straggler 13:3

@@ -124,7 +124,7 @@ mrd_ident_init(mrd_ident *id)
 }
 
 /* Copies a text and replaces control characters by spaces. Invalid UTF-8 is repaired later, when
- * the text is added to the catalog. */
+ * the text is added to the names of a profile. */
 static void
 set_text(char *to, size_t size, mrd_str text)
 {

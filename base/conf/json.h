@@ -16,7 +16,8 @@
 #include "base/buf.h"
 
 #define MRD_JSON_MAX (16u << 20)
-/* maximum bytes of a session's manifest, enough for the maximum numbers of nodes and artifacts */
+/* maximum bytes of a session's manifest (session.json), enough for the maximum numbers of nodes and
+ * stored files */
 #define MRD_JSON_MANIFEST (512u << 20)
 
 typedef struct json_t mrd_json;

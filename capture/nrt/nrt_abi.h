@@ -398,7 +398,7 @@ NRT_LAYOUT(sizeof(ndebug_stream_payload_debug_tensor_read_t) == 1024);
       (int32_t vnc, uint32_t g_device_id, uint32_t g_device_count, uint32_t rank_input_size,         \
        void *input, void *output),                                                                   \
       (vnc, g_device_id, g_device_count, rank_input_size, input, output))                            \
-    /* network, host addresses and device memory */                                                  \
+    /* network, device memory, send and receive, debug streams */                                    \
     R(void *, nrt_get_libnccl_net, (int *err, char *message, size_t message_size),                   \
       (err, message, message_size))                                                                  \
     R(NRT_STATUS, nrt_get_attached_efa_bdf, (const void *va, char *bdf, size_t *len),                \

@@ -179,14 +179,15 @@ void mrd_nrt_model_unloaded(uint64_t id, const nrt_model_t *model);
 /* Returns the id of a model and stores its core. Returns 0 and stores -1 for an unknown model or
  * one that was loaded before this library. */
 uint64_t mrd_nrt_model_id(const nrt_model_t *model, int32_t *ret_vnc);
-/* Returns a number that is equal for models of the same NEFF, also in other processes. Returns 0
- * for a model that was loaded before this library. */
+/* Returns a number that is equal for models of the same NEFF (compiled model file), also in other
+ * processes. Returns 0 for a model that was loaded before this library. */
 uint64_t mrd_nrt_model_kind(const nrt_model_t *model);
 /* Removes all models. Called when the runtime was closed. */
 void mrd_nrt_models_closed(void);
 /* Removes the models of the parent. Called when a child of fork opens the runtime. */
 void mrd_nrt_models_forked(void);
-/* Sets used[i] for each core i < n that has a loaded model and was chosen by the program. */
+/* Sets used[i] for each core i < n for which a model was loaded, if the program chose the core
+ * itself. */
 void mrd_nrt_model_cores(bool *used, int32_t n);
 
 /* ---- nrt_notice.c: records which profiles the runtime writes --------------------------------- */

@@ -17,7 +17,8 @@ typedef struct {
     _Atomic uintptr_t handle; /* 0 if never used, 1 if free again */
     _Atomic uint64_t id;
     _Atomic int32_t vnc;
-    _Atomic uint64_t kind; /* hash of the NEFF, the same on all ranks that load the NEFF */
+    /* hash of the NEFF (compiled model file), the same on all ranks that load this file */
+    _Atomic uint64_t kind;
 } slot;
 
 static slot slots[SLOTS];

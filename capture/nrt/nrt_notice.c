@@ -1,5 +1,5 @@
-/* Records notices with the paths of profiles that the runtime itself writes, or with the reason why
- * it writes none. */
+/* Records notices (messages in the ring, which the agent passes on) with the paths of profiles that
+ * the runtime itself writes, or with the reason why it writes none. */
 #include "capture/nrt/nrt_hook.h"
 
 #include <limits.h>

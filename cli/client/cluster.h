@@ -86,7 +86,8 @@ typedef enum {
      * other sessions have no events */
     MRD_CLUSTER_READ,
     MRD_CLUSTER_END, /* ends the session: "latest" is the last open session */
-    /* triggers the session: "latest" is the last flight recorder that is recording */
+    /* triggers the session: "latest" is the last recording flight recorder, which is a session that
+     * keeps events in memory until a trigger */
     MRD_CLUSTER_TRIGGER,
 } mrd_cluster_use;
 

@@ -1,6 +1,7 @@
 /* `meridian clocks`: shows the clocks of a session as a table, as JSON, or as pictures. For each
- * node and boot, it shows estimate, bound, noise, source of the time stamps, quality, and the
- * packets that contradict the estimate. Reads a session's directory, or asks the aggregator. */
+ * node and boot, it shows the estimated offset, its largest possible error (bound), its noise, the
+ * source of the time stamps, the quality, and the packets that contradict the estimate. Reads a
+ * session's directory, or asks the aggregator. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>

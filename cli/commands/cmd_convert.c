@@ -246,7 +246,7 @@ by_name(const void *a, const void *b)
     return strcmp(*(char *const *) a, *(char *const *) b);
 }
 
-/* Lists the subdirectories of processes that have an NTFF file, sorted by name. */
+/* Lists the subdirectories of processes that have an NTFF file (device profile), sorted by name. */
 static mrd_err
 processes_of(const char *dir, mrd_strlist *to, mrd_why *why)
 {

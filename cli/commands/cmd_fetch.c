@@ -472,7 +472,7 @@ mrd_cluster_print_profile(mrd_client *client, const char *id, const char *format
     return err;
 }
 
-/* ---- Artifacts, in the vendor's directory tree: <instance>_pid_<pid>/... ---- */
+/* ---- Artifacts (stored files) in the vendor's directory tree: <instance>_pid_<pid>/... ---- */
 
 /* Appends a name that the aggregator sent. Changes it so that it is one valid component of a
  * path. */

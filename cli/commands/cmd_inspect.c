@@ -504,8 +504,8 @@ lost_here(mrd_buf *text, uint64_t n, const char *why)
         mrd_buf_fmt(text, "%s%" PRIu64 " %s", mrd_buf_cstr(text)[0] != '\0' ? ", " : "", n, why);
 }
 
-/* Adds the live capture to the catalog as one input, with the numbers of recorded and lost
- * events. */
+/* Lists the live capture as an input in the profile's catalog, with the numbers of recorded and
+ * lost events. */
 static void
 account(recording *rec, const char *command)
 {

@@ -218,7 +218,8 @@ mrd_view_report_inputs(const mrd_catalog *cat)
     return whole;
 }
 
-/* Adds the clocks of all inputs to the catalog, and aligns the clocks if the options request it. */
+/* Adds the clocks of all inputs to the catalog (the names, tracks and clocks of the profile), and
+ * aligns the clocks if the options request it. */
 static mrd_err
 align_inputs(const mrd_view_options *set, mrd_catalog *cat, mrd_store *store,
              mrd_alignment **ret_alignment, mrd_why *why)

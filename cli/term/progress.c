@@ -78,8 +78,8 @@ mrd_progress_show(mrd_progress *progress, uint64_t done, uint64_t total, const c
     if (!progress->on || mrd_local_diff((now = mrd_local_now()), progress->last) < 100 * MRD_MS)
         return;
     progress->last = now;
-    /* Starts the rate at this amount. If the amount has decreased, the caller counts something else
-     * now. */
+    /* Measures the rate from this amount on. If the amount has decreased, the caller counts
+     * something else now. */
     if (!progress->shown || done < progress->first) {
         progress->first = done;
         progress->start = progress->shown ? now : progress->start;

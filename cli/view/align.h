@@ -25,7 +25,8 @@
  * Otherwise, in a segment of the unit's clock, the solver computes the bound.
  *
  * Memory   at most `memory` / 8 for the collectives. With more of them, alignment is refused.
- * Threads  belongs to one thread. Catalog and store must outlive it.
+ * Threads  a mrd_alignment belongs to one thread. The catalog (names, tracks and clocks) and the
+ *          store (event streams) must outlive it.
  */
 #ifndef MRD_CLI_VIEW_ALIGN_H
 #define MRD_CLI_VIEW_ALIGN_H

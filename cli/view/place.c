@@ -212,7 +212,7 @@ has_device_times(const mrd_device_capture *capture)
 }
 
 /* Returns the maximum drift in ns between the device's clock and the host's clock, from the start
- * of an execution to the farthest row of the capture. */
+ * of an execution to the row of the capture that is farthest from it. */
 static int64_t
 find_drift(const execution *e, const mrd_device_capture *capture)
 {
@@ -259,7 +259,7 @@ place_by_clock(mrd_places *places, place *at)
     if (!has_device_times(capture)) {
         at->offset_ns += capture->hw_first.ns - capture->first.ns;
         /* The capture may be longer than the time that its rows cover. It is unknown where in the
-         * capture the rows begin, so the difference widens the bound. */
+         * capture the rows begin, so the error bound grows by the difference. */
         at->bound_ns =
             widen_bound(at->bound_ns, length_apart(mrd_nc_diff(capture->hw_last, capture->hw_first),
                                                    mrd_ev_diff(capture->last, capture->first)));

@@ -16,8 +16,8 @@
  * The error bound of the profile's times is the bound of the execution's time, or unknown if that
  * is unknown. A profile that was placed by duration adds the difference between the two lengths.
  *
- * Memory: the executions on cores that have a device profile, at most MRD_PLACE_MAX.
- * Threads: one. Catalog and store must outlive the mrd_places.
+ * Memory: the executions on cores that have a device profile, at most MRD_PLACE_MAX. Threads: one.
+ * The catalog (names and tracks) and the store (event streams) must outlive the mrd_places.
  */
 #ifndef MRD_CLI_VIEW_PLACE_H
 #define MRD_CLI_VIEW_PLACE_H

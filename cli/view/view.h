@@ -75,8 +75,8 @@ typedef struct {
 /* Reads the files and directories in `words` and in options->dirs. Errors are printed with the name
  * of `command`. Returns the exit status. */
 int mrd_view_run(const char *command, mrd_view_options *options, const mrd_strlist *words);
-/* Prints one line for each incomplete input, and the catalog's notes. Returns true if all inputs
- * are complete. */
+/* Prints one line for each incomplete input, and the notes that were added to the catalog while the
+ * inputs were read. Returns true if all inputs are complete. */
 bool mrd_view_report_inputs(const mrd_catalog *cat);
 
 #endif

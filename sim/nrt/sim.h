@@ -29,7 +29,7 @@ typedef struct {
     pthread_mutex_t busy;
     int64_t origin[2], rate_ppt[2]; /* device clock: dev = origin + raw * (1 + rate) + step */
     _Atomic int64_t step;
-    int64_t sync_cpu[2], sync_dev[2]; /* CPU time and device time of the newest sync point */
+    int64_t sync_cpu[2], sync_dev[2]; /* host and device clock, read together (newest sync point) */
     uint64_t execs;                   /* number of executions that have begun on this core */
     sim_model *last;                  /* model that ran last; only to compare, it may be unloaded */
     uint32_t models;                  /* number of models loaded on this core */

@@ -1,6 +1,6 @@
-/* Simulates the runtime's profiling, which writes files to capture directories: inspect captures,
- * model profiles and continuous profiles. The real formats are not public, so every file is a short
- * text that says that it is simulated. */
+/* Simulates the runtime's profiling, which writes files to capture directories: inspect captures
+ * (the runtime's own capture of a whole process), model profiles and continuous profiles. The real
+ * formats are not public, so every file is a short text that says that it is simulated. */
 #include "sim.h"
 
 #include <errno.h>
@@ -118,8 +118,8 @@ write_neff(const char *dir, const sim_model *model)
                  (unsigned long long) model->hash, model->core->idx);
     else
         snprintf(path, sizeof(path), "%s/neff_%016llx.neff", dir, (unsigned long long) model->hash);
-    /* The text of a simulated NEFF says that it is simulated. Write this label in front of any
-     * other NEFF. */
+    /* The text of a simulated NEFF (compiled model file) says that it is simulated. Write this
+     * label in front of any other NEFF. */
     write_file(path, model->neff, model->neff_size, says ? NULL : "kind=neff\n");
 }
 

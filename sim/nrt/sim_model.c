@@ -1,5 +1,5 @@
-/* Simulates models. Any bytes can be loaded as a NEFF. A simulated NEFF (first line "SIMNEFF 1")
- * describes its own properties, such as tensors and durations. */
+/* Simulates models. Any bytes can be loaded as a NEFF (compiled model file). A simulated NEFF
+ * (first line "SIMNEFF 1") describes its own properties, such as tensors and durations. */
 #include "sim.h"
 
 #include <stdio.h>

@@ -154,8 +154,9 @@ stamp_of(const sim_emit_args *args, uint64_t dev)
         return sim_wall(args->raw);
     if (sim.set.hw_timestamp == 1)
         return (int64_t) dev;
-    /* The real runtime converts device times in the same way. It uses the offset of the core's
-     * latest sync point, and assumes that both clocks run at the same rate. */
+    /* The real runtime converts device times in the same way. It uses the core's latest sync point
+     * (a reading of both clocks at the same time), and assumes that both clocks run at the same
+     * rate. */
     if (args->core->sync_cpu[args->pcore] == 0)
         return sim_wall(args->raw);
     return args->core->sync_cpu[args->pcore] + ((int64_t) dev - args->core->sync_dev[args->pcore]);
