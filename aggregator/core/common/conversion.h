@@ -14,7 +14,8 @@
 
 /* maximum number of conversions per session; each conversion is for one process */
 #define MRD_CONVERSIONS_MAX 4096
-/* A conversion fails after the end of the aggregator has interrupted it this many times. */
+/* Maximum number of runs of a conversion. If the aggregator ends during a run, it repeats the
+ * conversion after its restart. After this many interrupted runs, the conversion has failed. */
 #define MRD_CONVERSION_RUNS 3
 
 /* Kinds of artifacts that the viewer makes from a device profile. */
@@ -46,7 +47,7 @@ typedef struct {
 
 /* The conversions of all processes of one session that have device profiles. */
 typedef struct {
-    bool planned; /* the list `v` was already made from the session's device profiles */
+    bool planned; /* true after the list `v` was made from the session's device profiles */
     mrd_conversion *v;
     size_t n;
     size_t left_out; /* number of processes beyond MRD_CONVERSIONS_MAX, which are not converted */

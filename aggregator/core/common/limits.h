@@ -18,16 +18,17 @@
 #define MRD_PROFILES_MAX  256   /* maximum number of device profiles of one node in one session */
 /* maximum number of model loads of one node, at present or in one session */
 #define MRD_LOADS_MAX 512
-/* Maximum number of spools (disk queues) of one agent in one session. An agent that lost its spool
- * begins a new one. */
+/* Maximum number of spools of one agent in one session. A spool is the agent's queue of unsent
+ * frames on its disk. An agent that lost its spool begins a new one. */
 #define MRD_EPOCHS_MAX 64
-/* Maximum number of earlier agent runs of one node that a session counts separately. Older runs are
- * only part of a sum. */
+/* Maximum number of earlier runs of a node's agent whose events a session counts separately. A run
+ * ends when the agent restarts. The events of still older runs are only added to a sum. */
 #define MRD_RUNS_MAX    16
-#define MRD_PENDING_MAX 256 /* maximum number of frames that wait for a disk sync */
+#define MRD_PENDING_MAX 256 /* maximum number of received frames that are not yet durable on disk */
 /* maximum number of concurrent surveys; a survey asks all connected nodes one question */
-#define MRD_SURVEYS_MAX  256
-#define MRD_COMMANDS_MAX 256 /* maximum number of commands that wait until a manifest is on disk */
+#define MRD_SURVEYS_MAX 256
+/* maximum number of users' commands whose answers wait until a manifest is on disk */
+#define MRD_COMMANDS_MAX 256
 /* maximum number of effects (requests for work, see effects.h) that one input function of the core
  * may add */
 #define MRD_EFFECTS_MAX 1024
@@ -39,10 +40,12 @@ typedef struct {
     /* bytes/s that one agent may send, and all agents together; 0 means no limit */
     int64_t agent_rate, total_rate;
     int64_t max_nodes, max_sessions, max_open_sessions;
-    int64_t node_gaps;    /* gaps in the sequence numbers of one agent's frames; 0 means no limit */
+    /* maximum number of gaps in the sequence numbers of one agent's frames; 0 means no limit */
+    int64_t node_gaps;
     int64_t disk_reserve; /* bytes that must stay free on the store's disk */
     mrd_dur_ns node_timeout, node_forget, flush_timeout, arm_timeout, lead;
-    /* longest time after which the hang watch reports an operation that it has seen rarely */
+    /* upper limit for the deadline of an operation for which the hang watch knows too few
+     * durations */
     mrd_dur_ns hang_wait;
     mrd_dur_ns retain; /* time after which finished sessions are removed; 0 means never */
     /* size of the store in bytes above which old sessions are removed; 0 means no limit */
@@ -64,7 +67,7 @@ typedef struct {
 } mrd_core_limits;
 
 /* Limits that can delay or refuse a node's requests. /metrics and the states of nodes show how
- * often. */
+ * often each limit did so. */
 typedef enum {
     MRD_LIMIT_NONE,
     MRD_LIMIT_AGENT_RATE,
@@ -84,8 +87,9 @@ typedef enum {
 /* Returns the name of the option that sets the limit, such as "agent-rate". */
 const char *mrd_limit_text(mrd_limit_kind kind);
 
-/* Token bucket for a rate limit in bytes per second. It holds at most the tokens of one second. A
- * frame of any size is allowed while `bytes` is positive, and may make `bytes` negative. */
+/* Token bucket for a rate limit in bytes per second. It holds at most the tokens of one second.
+ * While `bytes` is positive, a frame of any size is allowed. A large frame may make `bytes`
+ * negative. */
 typedef struct {
     int64_t bytes;
     mrd_local_ns at;

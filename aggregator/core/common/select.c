@@ -64,8 +64,8 @@ is_word(const mrd_json *json)
     return mrd_json_type_of(json) == MRD_JSON_TEXT || mrd_json_type_of(json) == MRD_JSON_INT;
 }
 
-/* Returns true for keys of a selection that accept the value "". It selects processes that have no
- * namespace or cluster. */
+/* Returns true for keys of a selection that accept the value "". This value selects processes that
+ * have no namespace or cluster. */
 static bool
 may_be_empty(const char *key)
 {

@@ -13,8 +13,8 @@ mrd_err mrd_targets_check(const char *list, mrd_why *why);
 /* Iterates over a valid list. *at must be NULL for the first call. Returns false after the last
  * target. */
 bool mrd_targets_next(const char *list, const char **at, mrd_str *ret_name, mrd_str *ret_target);
-/* Checks that a target in the list has this name. Errors: INVALID. The message has the names that
- * exist. */
+/* Checks that a target in the list has this name. Errors: INVALID, with a message that lists the
+ * existing names. */
 mrd_err mrd_targets_has(const char *list, const char *name, mrd_why *why);
 
 #endif

@@ -10,7 +10,8 @@
 /* Copies `from` into `to`, a buffer of `size` bytes. Truncates the text if it is too long. A `from`
  * of NULL counts as "". */
 void mrd_text_set(char *to, size_t size, const char *from);
-/* Returns the index of the text among n names, `otherwise` if it is not among them. */
+/* Returns the index of `text` in the array `names` with n entries, or `otherwise` if no name is
+ * equal. */
 unsigned mrd_text_index(const char *const *names, unsigned n, const char *text, unsigned otherwise);
 /* Returns `ns`, a time from a manifest, or 0 if it is out of range. The difference of two times
  * that this function returned does not overflow. */

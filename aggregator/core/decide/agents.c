@@ -109,8 +109,8 @@ mrd_core_hello_refused(mrd_core *core, mrd_core_time now, uint64_t ticket, mrd_l
     refuse(core, ticket, why);
 }
 
-/* Returns the number of gaps in the node's frame numbers, over all sessions. Used for a node that
- * returns after its entry was removed. */
+/* Returns the number of gaps in the sequence numbers of the node's frames, over all sessions. Used
+ * for a node that reconnects after its entry was removed. */
 static uint64_t
 gaps_of(const mrd_core *core, const char *instance_id)
 {
@@ -153,7 +153,8 @@ mrd_core_hello(mrd_core *core, mrd_core_time now, uint64_t ticket, uint32_t conn
                         node->instance_id, hello->host_name, hello->release, hello->commit);
     mrd_nodes_connect(&core->nodes, node, conn);
     if (strcmp(node->boot_id, hello->boot_id) != 0)
-        /* a reboot restarts the node's clock, so its estimated offset is void */
+        /* a reboot restarts the node's clock, so the estimate of its offset is not valid any
+         * more */
         mrd_node_forget_clock(node);
     mrd_node_hello(node, msg);
     node->proof_epoch = core->proof_epoch;
@@ -196,8 +197,8 @@ mrd_core_proof_changed(mrd_core *core, mrd_core_time now)
 /*
  * Handles a trigger reported by an agent with wire protocol 1.1, which does not name the process
  * that caused it. So every flight recorder on the node keeps the events around it. The sessions of
- * jobs do not receive the reason, because it may concern another user's job. The agent repeats a
- * report in several heartbeats, so only a changed report is new.
+ * jobs do not receive the reason of the trigger, because it may concern another user's job. The
+ * agent repeats a report in several heartbeats, so only a changed report is new.
  */
 static void
 take_reason(mrd_core *core, mrd_node *node, const Mrd__Heartbeat *hb)
@@ -288,7 +289,7 @@ take_sessions(mrd_core *core, const mrd_node *node, const Mrd__Heartbeat *hb)
         mrd_session_acknowledge_ids(session, part, st->triggers, st->n_triggers);
         mrd_session_touch(session);
         if (session->step == MRD_STEP_FLUSH && mrd_effects_room(&core->out, MRD_EFFECTS_ROOM))
-            /* The session may have waited only for this node. */
+            /* the session may be able to continue, if it waited only for this node */
             mrd_session_run(core, session);
     }
 }
@@ -307,8 +308,8 @@ check_causality(mrd_core *core, mrd_node *node, mrd_local_ns local, mrd_local_ns
 }
 
 /* Returns true if this heartbeat arrived after a newer one. Such a repeated heartbeat has to be
- * ignored. Its old counts and sessions would look as if the agent had restarted and lost
- * sessions. */
+ * ignored. Its old counts and its old list of sessions would look as if the agent had restarted and
+ * lost sessions. */
 static bool
 is_late(mrd_node *node, const Mrd__Heartbeat *hb)
 {

@@ -75,8 +75,8 @@ announced(mrd_core *core, mrd_session *s, const mrd_node *node, uint64_t session
     return MRD_OK;
 }
 
-/* Counts an announced file that is refused, so that it will never be stored. Repeated announcements
- * count once. */
+/* Counts an announced file that the core refuses and that is therefore never stored. Repeated
+ * announcements count once. */
 static void
 count_refused(mrd_session *session, const mrd_node *node, const char *name, const mrd_why *why)
 {

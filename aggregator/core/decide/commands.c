@@ -12,8 +12,8 @@ mrd_session_request_fini(mrd_session_request *request)
     mrd_session_params_fini(&request->params);
 }
 
-/* Begins the command `ticket` about the session `id`, and returns the session. If the session does
- * not exist, answers the command with an error and returns NULL. */
+/* Sets the core's time and finds the session `id` to which the command `ticket` applies. If the
+ * session does not exist, answers the command with an error and returns NULL. */
 static mrd_session *
 enter(mrd_core *core, mrd_core_time now, uint64_t ticket, uint64_t id)
 {
@@ -69,7 +69,7 @@ fill(mrd_core *core, mrd_session *session, mrd_session_request *request)
     return err;
 }
 
-/* Creates a session. It starts after its manifest is on disk. */
+/* Creates a session. The session starts after its manifest is on disk. */
 static mrd_err
 make(mrd_core *core, uint64_t ticket, mrd_session_request *request, mrd_why *why)
 {

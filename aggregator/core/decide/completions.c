@@ -1,5 +1,5 @@
 /* Handles results of the work that the core requested: answers to a survey, a written manifest, an
- * export, a merge. After each of them the session takes all steps that are possible. */
+ * export, a merge. After each result the session takes all steps that are possible. */
 #include "aggregator/core/model/state.h"
 
 #include <stdio.h>
@@ -11,7 +11,9 @@
 #define EXPORT_AGAIN     (5 * MRD_SEC)
 #define EXPORT_AGAIN_MAX (300 * MRD_SEC)
 #define SAVE_EVERY       MRD_SEC
-#define SAVE_SHARE       10 /* writing a session's manifest may take 1/SAVE_SHARE of the time */
+/* writing a session's manifest may use at most 1/SAVE_SHARE of the time, so a slow write delays the
+ * next one */
+#define SAVE_SHARE 10
 
 /* ---- Answers to surveys ---- */
 
@@ -221,7 +223,8 @@ mrd_core_merge_progress(mrd_core *core, mrd_core_time now, uint64_t session, uin
     s->job.events = events;
 }
 
-/* Stores in the session how its merge judged the clocks, and logs contradictions. */
+/* Stores in the session what its merge found out about the nodes' clocks, and logs
+ * contradictions. */
 static void
 take_verdict(mrd_core *core, mrd_session *session, mrd_clock_verdict *verdict)
 {

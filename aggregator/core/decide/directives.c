@@ -2,12 +2,14 @@
  * heartbeats. */
 #include "aggregator/core/model/state.h"
 
-/* Only this number of a session's latest triggers are sent again to a node that missed them. Nodes
- * remember the ids of more triggers than this, so they recognize a repeated one. */
+/* A node that missed triggers receives only those among the session's latest TRIGGERS_AGAIN
+ * triggers. Nodes remember the ids of more triggers than this, so they recognize a repeated
+ * trigger. */
 #define TRIGGERS_AGAIN 16
-/* Minimum interval between two repetitions of a change to the same agent. An agent sends a
- * heartbeat at once after each directive. If it does not support changes, that heartbeat has the
- * old revision, and without this interval the change would be sent in an endless loop. */
+/* Minimum interval between two repetitions of the same change to one agent. An agent sends a
+ * heartbeat at once after each directive. An agent that does not support changes reports the old
+ * revision in this heartbeat. Without the interval, the aggregator would send the change again at
+ * once, in an endless loop. */
 #define CHANGE_AGAIN MRD_SEC
 
 static const Mrd__SessionStatus *
@@ -21,8 +23,8 @@ status_of(const Mrd__Heartbeat *hb, uint64_t session)
 }
 
 /* Returns the command that the node needs next for an open session; CONTROL_NONE if none. A
- * decision of the core is sent only after it is on disk. Sets *ret_unlisted if a start has to wait
- * for this. */
+ * decision of the core is sent only after it is on disk. Sets *ret_unlisted if the start of the
+ * session has to wait until it is on disk. */
 static Mrd__ControlType
 directive_for(const mrd_core *core, const mrd_session *session, const mrd_node *node,
               const Mrd__SessionStatus *st, bool *ret_unlisted)
@@ -104,8 +106,8 @@ add(mrd_effect *to, Mrd__ControlType type, uint64_t id, const mrd_session *sessi
     };
 }
 
-/* Adds the command CANCEL for each session that the node records, but that is over or unknown here.
- * A session that cannot be read now may still record, so it is not cancelled. */
+/* Adds the command CANCEL for each session that the node records, but that is over or unknown to
+ * the aggregator. A session that cannot be read now may still record, so it is not cancelled. */
 static void
 cancel_others(const mrd_core *core, const Mrd__Heartbeat *hb, mrd_effect *to)
 {

@@ -125,9 +125,9 @@ mrd_core_rate_wait(mrd_core *core, mrd_core_time now, mrd_node *node, size_t byt
     return rate_wait(core, node, bytes);
 }
 
-/* Returns true if this frame may use the reserved disk space (disk_reserve). Only clock data may,
- * up to `clock_spare` bytes. It is small, and without it no time of the session has an error bound.
- * If the disk is completely full, writing still fails. */
+/* Returns true if this frame may use the reserved disk space (disk_reserve). Only clock data may
+ * use it, up to `clock_spare` bytes. Clock data is small, and without it the session's times would
+ * have no error bounds. Writing still fails if the disk has no space at all. */
 static bool
 is_spared(mrd_core *core, const mrd_frame *frame, size_t len)
 {
@@ -197,16 +197,16 @@ part_for(mrd_core *core, uint64_t ticket, mrd_node *node, const mrd_frame *frame
     return part;
 }
 
-/* Returns true if this frame may be written to a disk that was full, as a test. Only one frame at a
- * time does that. */
+/* Returns true if this frame may be written to a full disk, to find out whether the disk has space
+ * again. Only one frame at a time is written for this test. */
 static bool
 may_try(const mrd_core *core, const mrd_frame *frame)
 {
     return core->disk_try && frame->type == MRD_FRAME_BATCH;
 }
 
-/* Checks whether the limits and the disk allow to store the frame. If it cannot be accepted now,
- * answers it and returns false. */
+/* Checks whether the limits and the disk allow to store the frame. Otherwise answers the frame with
+ * the reason and returns false. */
 static bool
 admit(mrd_core *core, uint64_t ticket, mrd_node *node, const mrd_part *part, const mrd_frame *frame,
       size_t len)
@@ -264,9 +264,9 @@ check_causality(mrd_core *core, mrd_node *node, mrd_part *part, const mrd_frame 
     core->stats.clock_frame_violations += violated;
 }
 
-/* Handles a frame from a node that had already sent all its events (flushed). A restarted agent may
- * have lost this state and sends again. The session now waits for the agent's new counts, or until
- * the node is lost. */
+/* Handles a frame from a node that had already reported that all its events are sent (flushed). An
+ * agent that restarts may forget this and send frames again. The session then waits until the agent
+ * reports again that it is flushed, or until the node is lost. */
 static void
 begins_again(mrd_session *session, mrd_part *part, const mrd_frame *frame)
 {
@@ -287,8 +287,9 @@ mrd_core_numbered(mrd_core *core, mrd_core_time now, uint64_t ticket, mrd_node *
     mrd_effect *effect;
 
     mrd_core_enter(core, now);
-    /* A stored frame is acknowledged again, even in a closed session. The first acknowledgement was
-     * lost, and without another one the agent would count the frame as lost. */
+    /* A frame that is stored already is acknowledged again, even if its session is closed. The
+     * agent sent it again because the first acknowledgement was lost. Without an acknowledgement,
+     * the agent would count the frame as lost. */
     if (part != NULL && mrd_part_has(part, frame)) {
         core->stats.duplicates++;
         ack(core, ticket, MRD__ACK_STATUS__ACK_DUPLICATE, MRD_OK, "", 0);
@@ -296,7 +297,7 @@ mrd_core_numbered(mrd_core *core, mrd_core_time now, uint64_t ticket, mrd_node *
     }
     if ((part = part_for(core, ticket, node, frame, session, part)) == NULL)
         return;
-    /* Too many frames wait for the disk. This one gets no answer, so the agent sends it again
+    /* Too many frames wait for the disk. This frame gets no answer, so the agent sends it again
      * later. */
     if (core->n_pending == MRD_PENDING_MAX) {
         mrd_effects_add(&core->out, MRD_DO_DROP)->ticket = ticket;
@@ -329,8 +330,8 @@ mrd_core_numbered(mrd_core *core, mrd_core_time now, uint64_t ticket, mrd_node *
     effect->frame = *frame;
 }
 
-/* Marks the session, because its frames cannot be written: the disk fails or the directory was
- * removed. /readyz and the session report this until a frame is written again. */
+/* Marks the session as unable to store frames, because the disk fails or the session's directory
+ * was removed. /readyz and the session report this until a frame is written again. */
 static void
 unstored(mrd_core *core, mrd_session *session, const mrd_why *why)
 {

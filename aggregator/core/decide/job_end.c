@@ -1,9 +1,9 @@
-/* Decides when a job is over: when it ended on all its nodes. A node that is disconnected for long
- * does not delay this, if the job ended elsewhere. */
+/* Decides when a job is over: when it has ended on all its nodes. If the job has ended on other
+ * nodes, a node that is disconnected for a long time is not waited for. */
 #include "aggregator/core/decide/jobs.h"
 
-/* Delay after all nodes that reported the job have reported its end, because other nodes may still
- * begin it. */
+/* How long a job whose number of nodes is known is still open after all nodes that reported it have
+ * reported its end. In this time, further nodes may report the begin of the job. */
 #define MORE_NODES (10 * MRD_SEC)
 /* used instead of MORE_NODES if the number of the job's nodes is unknown */
 #define ANY_NODES (2 * MRD_SEC)
@@ -11,8 +11,8 @@
  * job. */
 #define AWAY 12
 
-/* Returns how long the part's node has been disconnected, in ns. -1 if it is connected, INT64_MAX
- * if its entry was removed. */
+/* Returns how long the part's node has been disconnected, in ns. Returns -1 if the node is
+ * connected, and INT64_MAX if its entry was removed from the table of nodes. */
 static mrd_dur_ns
 away(const mrd_core *core, const mrd_part *part)
 {

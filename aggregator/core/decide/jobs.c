@@ -30,8 +30,8 @@ is_allowed(const char *allow, mrd_str word)
     return false;
 }
 
-/* Returns the session parameter with this name, either the one of its command-line option or the
- * one in requests. NULL if there is none. */
+/* Returns the session parameter with this name. The name may be that of the command-line option or
+ * that of the member in HTTP requests. Returns NULL if there is none. */
 static const mrd_session_param *
 row_of(mrd_str word)
 {
@@ -138,7 +138,8 @@ find(const mrd_core *core, const reported_job *job)
     return NULL;
 }
 
-/* Returns true if each node that the session's selection names has joined the session. */
+/* Returns true if each node that the session's selection names has joined the session. Then further
+ * nodes of the job may join too. */
 static bool
 is_open_to_nodes(const mrd_session *session)
 {
@@ -148,8 +149,8 @@ is_open_to_nodes(const mrd_session *session)
     return true;
 }
 
-/* Returns true if the session began because a process claimed to be the job. The scheduler's hook
- * may still report the job, and then has to find this session. */
+/* Returns true if a waiting session began because a process claimed to belong to the job. If the
+ * scheduler's hook reports the job later, its report has to find this session. */
 static bool
 is_claimed(const mrd_session *session)
 {
@@ -183,8 +184,8 @@ is_proven(const mrd_session *session, const reported_job *job)
            (session->select.namespaces.n > 0 && job->m->witness == MRD__JOB_WITNESS__WITNESS_POD);
 }
 
-/* Tells the operator, once, that a process claims to be the job for which the session waits. The
- * claim is ignored. */
+/* Tells the operator, once, that a process claims to belong to the job for which the session waits,
+ * and that this claim is ignored. */
 static void
 tell_claim(mrd_core *core, mrd_session *session, const mrd_node *node, const reported_job *job)
 {
@@ -444,9 +445,9 @@ begin(mrd_core *core, mrd_effect *effect, const mrd_node *node, const reported_j
     return MRD_OK;
 }
 
-/* Returns the session of a job that ends on a node; NULL if there is none. If a process had claimed
- * the job, the session's key may differ from the key in this report. The session's selection finds
- * it then. */
+/* Returns the session of a job that ends on a node; NULL if there is none. If the session began
+ * with the claim of a process, its key may differ from the key in this report. Then the session is
+ * found by its selection. */
 static mrd_session *
 find_ending(const mrd_core *core, const reported_job *job)
 {

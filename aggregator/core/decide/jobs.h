@@ -16,8 +16,8 @@
 mrd_err mrd_job_request_check(const mrd_session_request *request, mrd_why *why);
 /* Returns true if the job ended on all nodes that record it. */
 bool mrd_job_is_over(const mrd_core *core, const mrd_session *session);
-/* Returns true if the node of `part` has been disconnected for 12 times node_timeout or longer. The
- * session then no longer waits for the end of its job on this node. */
+/* Returns true if the node of `part` has been disconnected for more than 12 times node_timeout. The
+ * session then does not wait for the end of its job on this node. */
 bool mrd_job_part_is_gone(const mrd_core *core, const mrd_session *session, const mrd_part *part);
 
 #endif

@@ -89,8 +89,8 @@ mrd_require_mark_absent(mrd_core *core, mrd_session *session)
 
 /* ---- Are enough nodes ready? ---- */
 
-/* Appends up to NAMED_MAX nodes in this state with their reasons, separated by "; ". For the others
- * appends a text such as "5 more are missing". */
+/* Appends up to NAMED_MAX nodes in this state with their reasons, separated by "; ". If more nodes
+ * are in this state, appends a text such as "5 more are missing". */
 static void
 add_names(const mrd_session *session, mrd_part_state state, const char *what, mrd_buf *to)
 {

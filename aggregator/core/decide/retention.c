@@ -66,8 +66,8 @@ may_be_retired(const mrd_core *core, const mrd_session *session)
             session->state != MRD_SESSION_COMPLETE || session->copy.state == MRD_EXPORT_DONE);
 }
 
-/* Returns the time from which the age of a session counts: its end. So long and short recordings
- * are kept equally long. */
+/* Returns the time from which the age of a session is measured: its end. So long recordings are
+ * kept for the same time as short ones. */
 static mrd_wall_ns
 age_begins(const mrd_session *session)
 {
@@ -102,8 +102,8 @@ oldest_that_may_go(const mrd_core *core)
 #define WALL_STEP  (60 * MRD_SEC)
 #define WALL_TRUST (3600 * MRD_SEC)
 
-/* Returns false for an hour after the wall clock was set. A wrong time could make every session
- * look too old. A removal cannot be undone when the time is corrected. */
+/* Returns false for an hour after the wall clock was set. A wrong wall clock could make every
+ * session look too old. A removed session cannot be restored when the clock is corrected. */
 static bool
 age_is_known(mrd_core *core)
 {
@@ -127,7 +127,8 @@ mrd_core_retain(mrd_core *core)
     uint64_t most = (uint64_t) core->limits.retain_bytes, folders;
     bool by_age = core->limits.retain > 0 && age_is_known(core);
 
-    if (core->store_gone) /* not safe, because the store's path may lead to another directory now */
+    /* nothing is removed, because the store's path may lead to another directory */
+    if (core->store_gone)
         return;
     for (size_t i = 0; i < core->n_sessions; i++) {
         mrd_session *session = core->sessions[i];
@@ -158,8 +159,8 @@ is_used(const mrd_core *core, const mrd_session *session)
         if (core->pending[i].session == session)
             return true;
     }
-    /* Waits while the directory is being read, or work in it is running. A write of the manifest
-     * would even create the directory again. */
+    /* Waits while the directory is being read, or while work in it is running. For example, a
+     * manifest that is written after the removal would create the directory again. */
     return session->served > 0 || mrd_session_is_merging(session) || session->save.writing != 0 ||
            session->measuring || mrd_session_is_converting(session) ||
            session->copy.state == MRD_EXPORT_PENDING || session->copy.state == MRD_EXPORT_RUNNING;

@@ -10,8 +10,8 @@
 #include "aggregator/core/manifest/conversions.h"
 
 #define DELAY_MAX (4 * MRD_SEC)
-/* how long agents may need to reconnect after a restart of the aggregator: their longest backoff,
- * and a hello */
+/* how long agents may need to reconnect after a restart of the aggregator: the longest delay
+ * between two attempts, and the time of a hello */
 #define COME_BACK    (12 * MRD_SEC)
 #define STOP_TIMEOUT MRD_SEC
 #define FAIL_TIMEOUT (500 * MRD_MS)
@@ -40,8 +40,8 @@ decide(mrd_core *core, mrd_session *session, mrd_session_state state, mrd_sessio
     mrd_core_save(core, session);
 }
 
-/* Returns true when the manifest for which the session waits is written, or writing it failed. The
- * session does not wait longer for a failed write, which is logged and retried. */
+/* Returns true when the manifest for which the session waits is written, or when writing it failed.
+ * After a failed write, which is logged and retried, the session continues without waiting. */
 static bool
 is_written(const mrd_session *session)
 {
@@ -50,8 +50,8 @@ is_written(const mrd_session *session)
 
 /* ---- Getting the nodes ready ---- */
 
-/* Returns true if the aggregator has just started, and nodes of its registry may still reconnect. A
- * session that lacks nodes waits for them then, instead of failing. */
+/* Returns true if the aggregator has just started, and if nodes that the session lacks may still
+ * reconnect. The session then waits for these nodes instead of failing. */
 static bool
 come_back(const mrd_core *core, const mrd_session *session)
 {
@@ -229,14 +229,14 @@ step_record(mrd_core *core, mrd_session *session)
     if (!session->stop_requested &&
         (session->params.duration == 0 || now < end - core->limits.lead - delay(core, session)))
         return false;
-    /* A node that stops discards the memory of its flight recorder, so all triggers must have been
-     * sent. */
+    /* A node that stops recording discards the memory of its flight recorder. So all triggers must
+     * have been sent before. */
     if (has_unsent_trigger(session))
         return false;
     session->stop.ns =
         session->stop_requested ? now + core->limits.lead / 4 + delay(core, session) : end;
-    /* A reboot of the aggregator begins another timeline, and then the start and stop times cannot
-     * be compared. */
+    /* A reboot of the aggregator's machine begins another timeline. Then the start and stop times
+     * cannot be compared. */
     if (session->stop.ns < session->go.ns &&
         strcmp(session->timeline, core->timescale.timeline) == 0)
         session->stop.ns = session->go.ns;
@@ -317,7 +317,7 @@ static bool
 step_close(mrd_core *core, mrd_session *session)
 {
     if (!session->closed)
-        return false; /* first closes the journals, because they contain acknowledged frames */
+        return false; /* waits until the journals are closed, because the merge reads them */
     if (session->params.merge) {
         begin_merge(core, session);
         session->step = MRD_STEP_MERGE;
@@ -347,8 +347,8 @@ step_end(mrd_core *core, mrd_session *session)
     return true;
 }
 
-/* Closes the journals of a session that accepts no more frames. Then has the size of its directory
- * measured. */
+/* Requests to close the journals of a session that accepts no more frames. When they are closed,
+ * requests to measure the size of the session's directory. */
 static void
 put_away(mrd_core *core, mrd_session *session)
 {

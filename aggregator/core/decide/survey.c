@@ -76,8 +76,8 @@ mrd_core_survey_end(mrd_core *core, mrd_survey *survey)
     *survey = (mrd_survey){ 0 };
 }
 
-/* Returns true while a session still needs the result of this survey. Afterwards, the session
- * clears its member `survey`. */
+/* Returns true while a session waits for the end of this survey. The session then has the survey's
+ * id in its member `survey`. */
 static bool
 is_awaited(const mrd_core *core, const mrd_survey *survey)
 {

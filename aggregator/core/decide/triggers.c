@@ -84,8 +84,9 @@ mrd_session_gather_reports(mrd_core *core, mrd_session *session)
     mrd_core_save(core, session);
 }
 
-/* Returns true while the survey with the session's start is running. A trigger has to wait for the
- * end of this survey, because a node could receive the trigger before the start. */
+/* Returns true while the survey that sends the session's start to the nodes is running. A trigger
+ * has to wait for the end of this survey. Otherwise a node could receive the trigger before the
+ * start. */
 static bool
 is_starting(const mrd_core *core, const mrd_session *session)
 {
@@ -113,8 +114,8 @@ mrd_session_send_triggers(mrd_core *core, mrd_session *session)
     }
 }
 
-/* Appends to an error how many other sessions the trigger reached. So users know that they must not
- * repeat the whole command. */
+/* Appends to an error message in how many other sessions the trigger succeeded. This tells users
+ * not to repeat the command for all sessions. */
 static void
 say_others(mrd_why *why, size_t triggered)
 {

@@ -90,7 +90,7 @@ mrd_hang_text_unref(mrd_hang_text *text)
         free(text);
 }
 
-/* Removes the stacks of a verdict that is replaced or forgotten. */
+/* Frees the texts with the stacks of a verdict that is replaced or removed. */
 static void
 drop_stacks(mrd_hang *hang, mrd_hang_verdict *verdict)
 {
@@ -251,8 +251,8 @@ mrd_hang_report(mrd_hang *hang, uint64_t node, const mrd_jobid *job, int64_t uid
         hang->counts.left_out++;
         return;
     }
-    /* Processes with the same key may differ in other pairs, such as `user`, which decides who may
-     * read the verdict. */
+    /* Processes with the same job key may differ in other pairs of the job's identity, such as
+     * `user`, which decides who may read the verdict. */
     if (j->n++ == 0)
         j->identity = *job;
     else
@@ -320,8 +320,8 @@ give(mrd_hang *hang, hang_job *job, mrd_local_ns now)
 
 /* Returns true if a new verdict may replace the old one. The first verdict stays until the job
  * makes progress, because later events, such as exits after a timeout, may be consequences of the
- * standstill. A verdict "cannot tell" is replaced if its reason changes, or if a call is found that
- * a rank did not enter or does not leave. */
+ * hang. A verdict "cannot tell" is replaced if its reason changes, or if a call is found that a
+ * rank did not enter or does not leave. */
 static bool
 may_replace(const mrd_hang_verdict *old, const mrd_hang_verdict *verdict)
 {
@@ -352,7 +352,7 @@ step_job(mrd_hang *hang, hang_job *job, mrd_local_ns now)
         give(hang, job, now);
 }
 
-/* Removes the processes of nodes that have been silent for FORGET_GONE, and jobs without
+/* Removes the processes of nodes that have sent no message for FORGET_GONE, and jobs without
  * processes. */
 static void
 forget(mrd_hang *hang, mrd_local_ns now)

@@ -3,16 +3,17 @@
  *
  * Agents report the operations that ranks enter together, such as nrt_execute or nrt_barrier: how
  * often a rank has entered each, and whether it is inside. The numbers of entries differ by at most
- * one between the ranks of a job. So if a job stands still, they show which rank has not entered an
- * operation. The result for such a job is a verdict, which names a class (cause) and ranks.
+ * one between the ranks of a job. So if a job makes no progress, these numbers show which rank has
+ * not entered an operation. The result for such a job is a verdict. It names the cause (class) of
+ * this standstill and the ranks that caused it.
  *
  * Units    Times are of the aggregator's clock (CLOCK_MONOTONIC_RAW). The caller converts them.
- * Rule     The rule is in hang_rule.c. An earlier class of mrd_hang_class takes precedence, because
- *          it explains the later ones. A verdict names a rank only if all ranks have reported and
- *          no other rank can be the cause. Otherwise it is "cannot tell", with the reason. It is
- *          withdrawn when a rank enters or leaves a call, or when all ranks have ended. Calls
- *          that fail after a time-out, and ranks that end, are consequences of the standstill. They
- *          do not change the verdict.
+ * Rule     The rule is in hang_rule.c. If several classes of mrd_hang_class fit, the first one is
+ *          chosen, because it explains the others. A verdict names a rank only if all ranks have
+ *          reported and no other rank can be the cause. Otherwise it is "cannot tell", with the
+ *          reason. It is withdrawn when a rank enters or leaves a call, or when all ranks have
+ *          ended. Calls that fail after a time-out, and ranks that end, are consequences of the
+ *          standstill. They do not change the verdict.
  * Never    I/O, clock reads, threads, random numbers.
  * Memory   At most MRD_HANG_RANKS_MAX ranks of MRD_HANG_JOBS_MAX jobs. Further reports are only
  *          counted.
@@ -55,8 +56,8 @@ typedef struct {
     mrd_local_ns begin; /* begin of the oldest open call */
     /* sizes of the newest call and of the call before it; 0 if the operation has no size */
     uint64_t bytes, bytes_before;
-    uint64_t seen; /* number of ended calls with a known duration */
-    /* duration that 1 of 1,000 ended calls exceeds, rounded up; 0 means below 100 ms */
+    uint64_t seen; /* number of ended calls whose durations are known */
+    /* 99.9th percentile of the durations of ended calls, rounded up; 0 means below 100 ms */
     mrd_dur_ns slow;
 } mrd_hang_op;
 
@@ -67,9 +68,10 @@ typedef struct {
      * report them */
     int64_t rank, world;
     mrd_hang_state state;
-    /* since when no operation of the process began or ended; 0 if operations still begin or end */
+    /* since when the process has begun or ended no operation; 0 if it still begins or ends
+     * operations */
     mrd_local_ns quiet;
-    /* since when the process used no CPU and did no I/O; 0 if it works */
+    /* since when the process has used no CPU and done no I/O; 0 if it still works */
     mrd_local_ns idle;
     mrd_local_ns state_at; /* when the agent first saw the process in `state` */
     mrd_local_ns watched;  /* since when the agent watches the process; 0 if unknown */
@@ -92,8 +94,8 @@ typedef struct {
 
 #define MRD_HANG_NONE (-1)
 
-/* Classes of verdicts, by the cause of the standstill. If several causes apply, the verdict has the
- * first class in this order. */
+/* Classes of verdicts: the causes of a standstill, which is the time in which a job makes no
+ * progress. If several causes apply, the verdict has the first class in this order. */
 typedef enum {
     MRD_HANG_NO_VERDICT,
     MRD_HANG_DEAD,
@@ -150,8 +152,9 @@ typedef struct {
     mrd_hang_culprit named[MRD_HANG_NAMED];
     /* number of ranks in `named`, and of all ranks that caused the standstill */
     size_t n_named, n_culprits;
-    char op[MRD_HANG_OP_NAME]; /* the operation in which the other ranks wait */
-    /* the call of `op` in which the other ranks wait: its group and its number */
+    char op[MRD_HANG_OP_NAME]; /* name of the operation in which most ranks wait */
+    /* the group of `op`, and the number of the call in which the ranks wait: the highest `entered`
+     * of any rank */
     uint64_t group, entered;
     /* number of ranks that wait in `op`, and of all ranks that were compared */
     size_t waiting, ranks;
@@ -173,8 +176,8 @@ typedef struct {
     mrd_dur_ns stale; /* a node's last report counts as outdated after this time; 0 means 2 s */
     /* a node's ranks count as unseen when its last report is this old; 0 means 5 s */
     mrd_dur_ns unseen;
-    /* how long a rank may do other work than the operation that the others entered; 0 means 30
-     * min */
+    /* how long a rank may do other work, such as write a checkpoint, while the other ranks wait for
+     * it in an operation; 0 means 30 min */
     mrd_dur_ns busy;
     /* Upper limit for the deadline of an operation that ended less than MRD_HANG_LEARN times; 0
      * means 30 min. Each kind of operation has its own default below this limit. */

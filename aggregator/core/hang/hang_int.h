@@ -36,13 +36,16 @@ struct hang_job {
     size_t n;      /* number of processes of the job on all nodes */
     size_t *nodes; /* indexes of the nodes that reported a process of the job */
     size_t n_nodes, cap_nodes;
-    mrd_hang_verdict candidate; /* latest judgement of the job, unchanged since `candidate_at` */
+    /* the latest judgement of the job, unchanged since `candidate_at`. It becomes the verdict when
+     * it has been unchanged for mrd_hang_options.confirm */
+    mrd_hang_verdict candidate;
     mrd_local_ns candidate_at;
     /* the verdict about the job; its class is NO_VERDICT if there is none */
     mrd_hang_verdict verdict;
 };
 
-/* A rank of the job that is being judged, with the process that has this rank at present. */
+/* A rank of the job that is being judged, with the process that has this rank at present. `unseen`
+ * means that the node of the process is disconnected, or has sent no message for some seconds. */
 typedef struct {
     const mrd_hang_rank *r;
     const hang_node *node;
@@ -105,8 +108,8 @@ mrd_hang_is_open(const hang_member *member, const mrd_hang_op *op)
     return hang_op != NULL && hang_op->open > 0;
 }
 
-/* Returns true if the standstill of the verdict `given` is over: a rank of the job entered or left
- * a call, or all ranks have ended. */
+/* Returns true if the job of the verdict `given` makes progress or is over: a rank of the job
+ * entered or left a call, or all ranks have ended. */
 bool mrd_hang_is_over(const hang_member *members, size_t n, const mrd_hang_verdict *given);
 
 /* Chooses the ranks of the job that must send their stacks, and stores them in verdict->stacks.

@@ -1,15 +1,15 @@
-/* Decides whether the standstill of a job that has a verdict is over. */
+/* Decides whether a job that has a verdict makes progress again or is over. */
 #include "aggregator/core/hang/hang_int.h"
 
-/* Returns true if the rank entered or left a call after the verdict `given` was given. A failed
- * call does not count, only the next call after it. */
+/* Returns true if the rank entered or left a call after the verdict `given` was given. The end of a
+ * failed call is no progress. Only the begin of another call after it is. */
 static bool
 went_on(const hang_member *member, const mrd_hang_verdict *given)
 {
     const mrd_hang_rank *rank = member->r;
-    /* Each rank of the verdict was quiet for HANG_QUIET_MIN when the verdict was given. */
+    /* When the verdict was given, no rank had entered or left a call for HANG_QUIET_MIN. */
     mrd_local_ns least = mrd_local_add(given->told, rank->bound - HANG_QUIET_MIN);
-    /* When an agent begins to watch a process, it first assumes that the process makes progress. */
+    /* An agent that begins to watch a process first reports that the process makes progress. */
     mrd_local_ns watched = mrd_local_add(rank->watched, rank->bound + 2 * HANG_QUIET_MIN);
     mrd_local_ns moved = rank->quiet.ns == 0 ? member->node->reported : rank->quiet;
     mrd_hang_op front = { .group = given->group };

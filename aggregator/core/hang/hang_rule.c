@@ -1,4 +1,5 @@
-/* Decides which rank, if any, is the cause of a job's standstill. */
+/* Decides which rank, if any, is the cause of a job's standstill, the time in which the job makes
+ * no progress. A verdict on a job names this cause. */
 #include "aggregator/core/hang/hang_int.h"
 
 #include <stdio.h>
@@ -9,29 +10,31 @@
 #include "base/vec.h"
 
 #define FLOOR MRD_SEC /* shortest deadline of an operation */
-/* deadline of an operation = this factor x the duration that 1 of 1,000 calls exceeds */
+/* deadline of an operation = FACTOR x the 99.9th percentile of the durations of its calls */
 #define FACTOR 5
-/* An event, such as the end of a process, counts as the cause only if it happened before the last
- * rank began to wait, or at most this long after. */
+/* The end of a process may be the cause of the standstill if it happened before the last rank began
+ * to wait, or at most AT_ONCE later. The same is true for other events. */
 #define AT_ONCE (2 * MRD_SEC)
-/* A rank that ended at least this long before the standstill is not the cause, because the others
- * continued without it. */
+/* A rank that ended much earlier than the standstill is not the cause, because the other ranks
+ * continued without it. Much earlier means LONG_GONE plus the deadline of the operation. */
 #define LONG_GONE (10 * MRD_SEC)
-/* If the ranks of a disconnected node took part in at least this many further calls, the end of the
- * connection is not the cause. */
+/* If the ranks of a disconnected node took part in at least this many calls after the connection
+ * ended, the end of the connection is not the cause. */
 #define WENT_ON 3
-/* Time before a verdict "cannot tell" is given. Until then, a rank without complete reports may be
- * writing a checkpoint. */
+/* How long ranks must wait before a verdict "cannot tell" is given because reports are missing.
+ * Until then, a rank whose reports are incomplete may be writing a checkpoint. */
 #define BLIND (60 * MRD_SEC)
 
-/* State of the judgement of one job. */
+/* The state of the judgement of one job. */
 typedef struct {
     mrd_hang *h;
     mrd_local_ns now;
     hang_member *m;
-    size_t n;   /* number of ranks in `m`, without ended ranks that cannot be the cause */
+    /* number of ranks in `m`, from which ended ranks that cannot be the cause are removed */
+    size_t n;
     size_t all; /* number of all ranks of the job */
-    /* the operation in which most ranks wait; `entered` is the number of its newest call */
+    /* the operation in which most ranks wait, with its deadline `limit`. The number of its newest
+     * call is in `entered` */
     mrd_hang_op front;
     mrd_dur_ns limit;
     bool *ret_unsure;
@@ -67,8 +70,8 @@ by_rank(const void *a, const void *b)
 
     if (member->r->rank != y->r->rank)
         return member->r->rank < y->r->rank ? -1 : 1;
-    /* Sorts two processes with the same rank: a process that has not ended comes first, then the
-     * process that was seen last. */
+    /* If two processes have the same rank, the process that has not ended comes first. Otherwise
+     * the process whose node sent the newer message comes first. */
     if (mrd_hang_is_gone(member) != mrd_hang_is_gone(y))
         return mrd_hang_is_gone(member) ? 1 : -1;
     return (member->node->seen.ns < y->node->seen.ns) - (member->node->seen.ns > y->node->seen.ns);
@@ -264,8 +267,9 @@ describe(look *l)
     }
 }
 
-/* Removes ended processes that cannot be the cause. Such a process had already left the call, or
- * another process now has its rank, or the others continued without it for LONG_GONE or longer. */
+/* Removes ended processes that cannot be the cause of the standstill. Such a process had already
+ * left the call, or another process has its rank, or it ended long before the standstill
+ * (LONG_GONE). */
 static void
 drop_ended(look *l)
 {
@@ -295,7 +299,8 @@ has_unseen(const look *l)
     return false;
 }
 
-/* Returns true if no rank that still reports has begun or ended an operation for HANG_QUIET_MIN. */
+/* Returns true if the job stands still: no rank whose node still sends reports has begun or ended
+ * an operation for HANG_QUIET_MIN. */
 static bool
 stands(const look *l)
 {
@@ -396,9 +401,9 @@ did_enter(const look *l, const hang_member *member)
 }
 
 /* Returns true if the end or stop of a rank may be a consequence of the standstill. For example,
- * the rank exited after a timeout, or a debugger stopped it. The end or stop must have happened
- * later than the standstill. It is nevertheless the cause if all other ranks entered the call and
- * only this rank did not. */
+ * the rank exited after a timeout, or a debugger stopped it. This is possible only if the rank
+ * ended or stopped more than AT_ONCE after the begin of the standstill. The rank is nevertheless
+ * the cause if it is the only one that did not enter the call. */
 static bool
 may_be_victim(const look *l, const hang_member *member)
 {
@@ -433,7 +438,7 @@ judge_dead(look *l)
 }
 
 /* Adds the stopped ranks to the verdict and returns their number. Sets *ret_doubt if a rank may
- * have been stopped because the job stands still. */
+ * have been stopped after the job stood still, for example by a debugger. */
 static size_t
 list_stopped(look *l, bool *ret_doubt)
 {
@@ -446,8 +451,8 @@ list_stopped(look *l, bool *ret_doubt)
     return l->v->n_culprits;
 }
 
-/* Stores in `ops` each operation that any rank reports. Sets `entered` of each to the highest
- * number that any rank reported. `room` is the size of the array. Returns the number of
+/* Stores in `ops` each operation that any rank reports. The member `entered` of each is the highest
+ * number that any rank reported for it. `room` is the size of the array. Returns the number of
  * operations. */
 static size_t
 newest_calls(const look *l, mrd_hang_op *ops, size_t room)
@@ -491,8 +496,8 @@ went_on_without(const look *l, const hang_member *member, const mrd_hang_op *new
 }
 
 /* Judges ranks that count as unseen because their nodes sent no messages. A node that disappeared
- * when the standstill began is the likely cause. A node that disappeared much earlier or later is
- * not. */
+ * at about the time when the standstill began is named as the cause. A node that disappeared much
+ * earlier or later is not named. */
 static bool
 judge_unseen(look *l)
 {
@@ -541,8 +546,8 @@ judge_stopped(look *l)
     return n > 0;
 }
 
-/* Judges the one rank that did not enter the call in which the others wait, and is in another
- * operation `op` instead. */
+/* Judges the only rank that did not enter the call in which the other ranks wait. It is in a call
+ * of another operation `op` instead. */
 static void
 judge_elsewhere(look *l, const hang_member *member, const mrd_hang_op *op)
 {
@@ -584,8 +589,8 @@ open_op(const mrd_hang_rank *rank)
     return NULL;
 }
 
-/* Returns true if the name of the rank's open span tells of long work, such as "save
- * checkpoint". */
+/* Returns true if the name of the rank's open span, such as "save checkpoint", contains a word for
+ * work that takes long. */
 static bool
 says_so(const mrd_hang_rank *rank)
 {
@@ -604,7 +609,8 @@ says_so(const mrd_hang_rank *rank)
     return false;
 }
 
-/* Returns true if the rank still works, such as in a checkpoint, a compilation or an evaluation. */
+/* Returns true if the rank still works, for example on a checkpoint, a compilation or an
+ * evaluation. */
 static bool
 works(const look *l, const hang_member *member)
 {
@@ -614,9 +620,9 @@ works(const look *l, const hang_member *member)
            mrd_local_diff(l->now, member->r->quiet) < l->h->o.busy;
 }
 
-/* Finds the rank R that blocks all others: only R neither entered the call nor waits in another
- * call. Every other rank outside of the call waits in a call that R did not enter either. Returns
- * NULL if there is no such rank. */
+/* Finds the rank R for which all other ranks wait, directly or indirectly. R is the only rank that
+ * neither entered the call nor waits in another call. Every other rank that did not enter the call
+ * waits in a call that R did not enter either. Returns NULL if there is no such rank. */
 static const hang_member *
 blocker(const look *l)
 {
@@ -748,9 +754,10 @@ lacks_one(const look *l, const char *type, size_t len, size_t *ret_one)
     return lack == 1;
 }
 
-/* Appends to the reason what the runtime's trace tells about ranks that are all in one execution. A
- * rank that lacks a collective did not enter it, or left it already. So it is no proof, and the
- * rank is not named as the culprit. */
+/* Appends to the reason what the runtime's trace shows if all ranks are in the same execution. In
+ * this trace, one rank may not be in a collective that all others are in. That rank either did not
+ * enter the collective or has left it already. So the trace proves nothing, and the verdict does
+ * not name the rank as the cause. */
 static void
 add_trace(const look *l, char *what, size_t size)
 {
@@ -767,7 +774,8 @@ add_trace(const look *l, char *what, size_t size)
                      l->m[i].r->traced ? "does not show this call" : "is not recorded");
             return;
         }
-    /* a type that runs in all processes but one runs in one of the first two */
+    /* an event type that runs in all processes but one runs in at least one of the first two, so
+     * only their types are tried */
     for (size_t i = 0; i < 2 && i < l->n && l->n > 2; i++)
         for (const char *type = l->m[i].r->running; *type != '\0';
              type += len + (type[len] == ',')) {
@@ -836,7 +844,8 @@ judge(look *l)
     if (!stands(l))
         return true;
     if (*l->ret_unsure)
-        /* no judgement yet: the last report of a node is outdated, and the next one is awaited */
+        /* no judgement yet, because the last report of a node is outdated, and the node's next
+         * report is needed */
         return false;
     if (judge_dead(l) || judge_unseen(l) || judge_stopped(l))
         return true;

@@ -20,9 +20,9 @@ is_named(const mrd_hang_verdict *verdict, const hang_member *member)
     return false;
 }
 
-/* Adds at most `most` running ranks of one kind. If `named`, these are ranks that the verdict
- * names. Otherwise they are ranks that wait in the call (`waiting`), or ranks that are not in the
- * call. */
+/* Adds at most `most` running ranks to the verdict's list of processes that must send stacks. If
+ * `named`, adds ranks that the verdict names. Otherwise adds ranks that wait in the call
+ * (`waiting`), or ranks that are not in the call. */
 static void
 add_stacks(const hang_members *l, bool named, bool waiting, size_t most)
 {
