@@ -55,7 +55,8 @@ static mrd_ring_writer no_writer;
 _Thread_local mrd_ring_writer *mrd_tls_writer = &no_writer;
 static _Thread_local bool tls_attaching __attribute__((tls_model("initial-exec")));
 static _Thread_local uint64_t tls_retry __attribute__((tls_model("initial-exec")));
-/* value of proc->owner when tls_retry was set; a child of fork does not wait for tls_retry */
+/* pid (proc->owner) for which tls_retry was set, so that a child of fork does not wait for its
+ * parent's retry */
 static _Thread_local uint32_t tls_retry_of __attribute__((tls_model("initial-exec")));
 static _Thread_local size_t tls_want __attribute__((tls_model("initial-exec")));
 static _Thread_local bool tls_rest __attribute__((tls_model("initial-exec")));
@@ -82,7 +83,7 @@ static _Atomic bool stopped;   /* the program called stop */
 static _Atomic int asked = -1; /* the agent's request, see mrd_proc_set_asked */
 static char gave_up_why[256], no_ring_why[300];
 
-/* ---- lock and memory ------------------------------------------------------------------------- */
+/* ---- the locks of the process, and memory from the system ------------------------------------ */
 
 static uint32_t
 own_tid(void)
@@ -145,7 +146,7 @@ mrd_proc_map(size_t len, bool wipe)
     return p == MAP_FAILED ? NULL : p;
 }
 
-/* ---- on, off --------------------------------------------------------------------------------- */
+/* ---- switching recording on and off ---------------------------------------------------------- */
 
 static bool
 is_on(void)
@@ -743,7 +744,7 @@ mrd_proc_ticks_ns(int64_t ticks, const mrd_ring_cal *now)
     return (int64_t) ((__int128) ticks * ns / (__int128) base);
 }
 
-/* ---- beginning ------------------------------------------------------------------------------- */
+/* ---- initialization when the library is loaded ----------------------------------------------- */
 
 /* Returns true if the CPU reports a TSC of constant rate, the kernel itself uses the TSC as its
  * clock, and this process may read it. */

@@ -52,7 +52,7 @@ mrd_free(void *p)
     free(p);
 }
 
-/* ---- names and arguments --------------------------------------------------------------------- */
+/* ---- names and arguments of annotations ------------------------------------------------------ */
 
 uint32_t
 mrd_api_name(const char *text)
@@ -148,7 +148,7 @@ mrd_domain_create(const char *name)
     return domain;
 }
 
-/* ---- scopes ---------------------------------------------------------------------------------- */
+/* ---- scopes: spans that begin and end in one thread ------------------------------------------ */
 
 static inline void
 open_scope(mrd_scope *scope, const mrd_domain *domain, uint32_t name)

@@ -181,7 +181,7 @@ mrd_set_config(const char *key, const char *value)
     return mrd_fail(MERIDIAN_INVALID, "unknown key '%.100s'", key);
 }
 
-/* ---- state ----------------------------------------------------------------------------------- */
+/* ---- starting, pausing and stopping the recording -------------------------------------------- */
 
 int
 mrd_set_state(int run)
@@ -226,7 +226,7 @@ mrd_dump(int finished)
     return mrd_dump_now(finished != 0);
 }
 
-/* ---- statistics ------------------------------------------------------------------------------ */
+/* ---- printing statistics --------------------------------------------------------------------- */
 
 int
 mrd_dumps(int reset, const char *format, const char *sort_by, int ascending, char **ret_text)

@@ -273,7 +273,7 @@ put_kept_ends(mrd_text *text)
     mrd_dump_ends_compact();
 }
 
-/* ---- names ----------------------------------------------------------------------------------- */
+/* ---- names of the process and its threads ---------------------------------------------------- */
 
 static void
 put_name(mrd_text *text, const char *of, int32_t tid, mrd_str name)
@@ -343,7 +343,7 @@ put_event(mrd_text *text, const mrd_ring_reader *reader, const mrd_ring_event *e
     mrd_text_fmt(text, "}");
 }
 
-/* ---- rings to file --------------------------------------------------------------------------- */
+/* ---- writing the events of all rings to the file --------------------------------------------- */
 
 static int
 flush_text(mrd_text *text)

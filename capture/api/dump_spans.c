@@ -102,7 +102,7 @@ mrd_dump_span_take(uint64_t id, mrd_dump_span *ret_span)
     return true;
 }
 
-/* ---- ends with a begin that was not read yet ------------------------------------------------- */
+/* ---- ends of spans whose begin was not read yet ---------------------------------------------- */
 
 bool
 mrd_dump_end_keep(uint64_t id, char *text)
@@ -154,7 +154,7 @@ mrd_dump_looked(uint64_t ring)
     return &rings.v[rings.n++].read;
 }
 
-/* ---- names of threads ------------------------------------------------------------------------- */
+/* ---- thread names that the file already has -------------------------------------------------- */
 
 bool
 mrd_dump_thread_is_new(int32_t tid, const char *name, size_t len)

@@ -95,7 +95,7 @@ leave(books *b)
     busy = false;
 }
 
-/* ---- what is allocated ----------------------------------------------------------------------- */
+/* ---- the hash table of live allocations ------------------------------------------------------ */
 
 static uint32_t
 home_of(uint32_t slots, uint64_t what, uint32_t of)
@@ -153,7 +153,7 @@ empty_slot(books *b, uint32_t at)
     b->used--;
 }
 
-/* ---- accounts -------------------------------------------------------------------------------- */
+/* ---- accounts: the memory of each scope ------------------------------------------------------ */
 
 static uint32_t
 track_of(const mrd_memory_scope *memory_scope, const char *what, const char *scope)
@@ -303,7 +303,7 @@ forget(books *b, uint64_t what, mrd_memory_of of)
     sample(a, CURRENT, a->s.current);
 }
 
-/* ---- calls ----------------------------------------------------------------------------------- */
+/* ---- the functions of memory.h --------------------------------------------------------------- */
 
 void
 mrd_memory_add(mrd_memory_place place, mrd_memory_of of, uint64_t what, uint64_t bytes)

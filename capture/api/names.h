@@ -37,7 +37,7 @@ const char *mrd_names_text(uint32_t id, size_t *ret_len);
 uint32_t mrd_names_add_track(const mrd_ring_track *def, const char *name, size_t len);
 const mrd_ring_track *mrd_names_track(uint32_t id, uint32_t *ret_name);
 
-/* ---- what mrd_names_seen reads; private to names.c ---- */
+/* ---- data that the inline mrd_names_seen reads; private to names.c ---- */
 
 #define MRD_NAMES_PLACES_BITS 9
 #define MRD_NAMES_SHORT       16u

@@ -121,7 +121,7 @@ known_track(mrd_ring_writer *writer, uint32_t id)
     return id < MRD_RING_TRACKS_MAX ? learn_track(writer, id) : 0;
 }
 
-/* ---- items ----------------------------------------------------------------------------------- */
+/* ---- items: the encoded arguments of a record ------------------------------------------------ */
 
 static size_t
 pad8(size_t n)
@@ -219,7 +219,7 @@ put_arg(mrd_ring_writer *writer, uint8_t *bytes, const mrd_rec_arg *arg)
 
 static_assert(2 * sizeof(mrd_rec_numeric) == MRD_RING_UNIT, "two numbers a unit");
 
-/* ---- one record ------------------------------------------------------------------------------ */
+/* ---- writing one record ---------------------------------------------------------------------- */
 
 /* `at` is the time with which a lost event is counted. `ticks` is the time in the record. */
 typedef struct {
@@ -597,7 +597,7 @@ mrd_rec_innermost(uint32_t *ret_name, uint32_t *ret_domain)
     }
 }
 
-/* ---- the rest -------------------------------------------------------------------------------- */
+/* ---- spans, instants, counters, flows, notices and models ------------------------------------ */
 
 void
 mrd_rec_span(const mrd_rec_what *what, uint64_t start, uint64_t end, const mrd_rec_arg *args,
@@ -698,7 +698,7 @@ mrd_rec_model(bool load, uint64_t number, const char *name, const mrd_rec_arg *a
     record(MRD_REC_MODEL, &what, (put_times){ now, now, number }, args, arg_count);
 }
 
-/* ---- blobs ----------------------------------------------------------------------------------- */
+/* ---- blobs: long texts, written in chunks ---------------------------------------------------- */
 
 /* Writes the next chunk of the blob. Returns false if the ring has no room now. */
 static bool

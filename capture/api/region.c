@@ -96,7 +96,7 @@ mrd_region_stop_(mrd_region *region)
     return MERIDIAN_OK;
 }
 
-/* ---- printing -------------------------------------------------------------------------------- */
+/* ---- printing regions ------------------------------------------------------------------------ */
 
 static void
 region_line(mrd_text *text, const mrd_region *region)
@@ -152,7 +152,7 @@ mrd_regions_print_to_buf(char *buf, size_t size, const mrd_region *regions, size
     return len;
 }
 
-/* ---- sets ------------------------------------------------------------------------------------ */
+/* ---- functions for arrays of regions --------------------------------------------------------- */
 
 int
 mrd_regions_init(mrd_region *regions, size_t count, const char *const *names)

@@ -122,7 +122,7 @@ mrd_stats_add(uint32_t domain, uint32_t name, uint64_t ticks)
     table->busy = 0;
 }
 
-/* ---- counters -------------------------------------------------------------------------------- */
+/* ---- statistics of counters ------------------------------------------------------------------ */
 
 void
 mrd_stats_sample(mrd_stat_counter *counter, double value)
@@ -172,7 +172,7 @@ mrd_stats_delist(mrd_stat_series *stat_series)
     mrd_proc_unlock();
 }
 
-/* ---- printing -------------------------------------------------------------------------------- */
+/* ---- collecting the statistics of all threads for printing ----------------------------------- */
 
 /* Do not allocate memory under a lock that an annotation takes. An annotation in a signal handler
  * may have interrupted malloc, which would then deadlock. */

@@ -98,7 +98,7 @@ mrd_stat_report_fini(mrd_stat_report *stats)
     memset(stats, 0, sizeof(*stats));
 }
 
-/* ---- order ----------------------------------------------------------------------------------- */
+/* ---- sorting the lines ----------------------------------------------------------------------- */
 
 static const char *
 text_of(uint32_t id, const char *none)
@@ -212,7 +212,7 @@ mrd_stat_report_sort(mrd_stat_report *stats, mrd_stat_sort sort, bool ascending)
         qsort(stats->scope, stats->scopes, sizeof(*stats->scope), compare_scopes);
 }
 
-/* ---- text ------------------------------------------------------------------------------------ */
+/* ---- printing a table as text ---------------------------------------------------------------- */
 
 /* Writes nanoseconds as milliseconds with four decimals. */
 static const char *

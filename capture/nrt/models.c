@@ -413,7 +413,7 @@ mrd_model_hash(uint64_t model_id, char ret_hash[MRD_MODEL_HASH])
     mrd_proc_unlock_models();
 }
 
-/* ---- captures -------------------------------------------------------------------------------- */
+/* ---- captures of models (mrd_models_* in meridian.h) ----------------------------------------- */
 
 static bool
 valid(const mrd_models *models)

@@ -69,7 +69,7 @@ seq_of(NRT_STATUS status, const nrta_seq_t *seq)
         return status;                                                                             \
     } while (0)
 
-/* ---- up to SDK 2.28 --------------------------------------------------------------------------- */
+/* ---- hooks for the interface up to SDK 2.28 -------------------------------------------------- */
 
 NRT_STATUS
 nrta2_execute_schedule(nrt_model_t *model, const nrt_tensor_set_t *input, nrt_tensor_set_t *output,
@@ -146,7 +146,7 @@ nrta2_error_tracker_destroy(nrta_error_tracker_t *tracker)
         real(tracker);
 }
 
-/* ---- from SDK 2.29 on ------------------------------------------------------------------------- */
+/* ---- hooks for the interface from SDK 2.29 on ------------------------------------------------ */
 
 NRT_STATUS
 nrta3_execute_schedule(nrt_model_t *model, const nrt_tensor_set_t *input, nrt_tensor_set_t *output,

@@ -7,7 +7,7 @@
 static _Thread_local unsigned depth __attribute__((tls_model("initial-exec")));
 static _Thread_local uintptr_t outermost __attribute__((tls_model("initial-exec")));
 
-/* ---- arguments ------------------------------------------------------------------------------- */
+/* ---- arguments of a recorded call ------------------------------------------------------------ */
 
 static const char *const key_texts[MRD_NRT_KEY_COUNT] = {
 #define KEY_TEXT(name) #name,
@@ -67,7 +67,7 @@ mrd_nrt_text(mrd_nrt_key key, const char *v)
     return arg;
 }
 
-/* ---- nested hooks ---------------------------------------------------------------------- */
+/* ---- detecting hooks inside of other hooks --------------------------------------------- */
 
 /* Returns true if the program left the active hooks without a return, by siglongjmp or an
  * exception. The stack has then shrunk: `here` is not below the frame of the outermost hook. A
@@ -122,7 +122,7 @@ mrd_nrt_program_end(mrd_nrt_aside before)
     outermost = before.outermost;
 }
 
-/* ---- one call -------------------------------------------------------------------------------- */
+/* ---- recording one call ---------------------------------------------------------------------- */
 
 static uint32_t
 fn_id(mrd_nrt_fn fn)

@@ -146,7 +146,7 @@ make_room(queue *q)
     q->places *= 2;
 }
 
-/* ---- ends ------------------------------------------------------------------------------------ */
+/* ---- recording the ends of requests ---------------------------------------------------------- */
 
 /* Reads the status that the runtime stored in the program's memory. Returns false if the address is
  * no longer mapped or has a value that is no status. */
@@ -329,7 +329,7 @@ mrd_nrt_async_tracker_gone(const nrta_error_tracker_t *tracker)
     errno = saved;
 }
 
-/* ---- polling ------------------------------------------------------------------------------- */
+/* ---- polling the runtime for ends ---------------------------------------------------------- */
 
 static NRT_STATUS
 ask(unsigned version, nrta_seq_t seq, bool *ret_done)

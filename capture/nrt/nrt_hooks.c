@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- life cycle ------------------------------------------------------------------------------ */
+/* ---- opening and closing the runtime --------------------------------------------------------- */
 
 NRT_STATUS
 nrt_init(nrt_framework_type_t framework, const char *fw_version, const char *fal_version)
@@ -54,7 +54,7 @@ nrt_close(void)
     }
 }
 
-/* ---- models ---------------------------------------------------------------------------------- */
+/* ---- loading and unloading models ------------------------------------------------------------ */
 
 NRT_STATUS
 nrt_load(const void *neff, size_t size, int32_t vnc, int32_t vnc_count, nrt_model_t **model)
@@ -98,7 +98,7 @@ nrt_unload(nrt_model_t *model)
     return status;
 }
 
-/* ---- execution ------------------------------------------------------------------------------- */
+/* ---- executing models ------------------------------------------------------------------------ */
 
 /* Executes a model, with a device profile if a session requested one. If `repeat` is 0, calls
  * nrt_execute, else nrt_execute_repeat. Sets *ret_written if a profile was written, and describes
@@ -167,7 +167,7 @@ nrt_async_drain_queued_execs(int32_t vnc)
     return status;
 }
 
-/* ---- implicit asynchronous execution --------------------------------------------------------- */
+/* ---- the callback for ends of asynchronous executions ---------------------------------------- */
 
 /* A callback of the program, with the parameter that the program registered for it.
  *
@@ -558,7 +558,7 @@ nrt_inspect_stop(void)
     return status;
 }
 
-/* ---- the system trace, shared ---------------------------------------------------------------- */
+/* ---- the system trace, which program and library share --------------------------------------- */
 
 NRT_STATUS
 nrt_sys_trace_start(nrt_sys_trace_config_t *config)

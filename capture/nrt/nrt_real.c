@@ -167,7 +167,7 @@ mrd_nrt_status_known(NRT_STATUS status)
            strstr(mrd_nrt_status_name(status), "UNKNOWN") == NULL;
 }
 
-/* ---- dlsym ----------------------------------------------------------------------------------- */
+/* ---- the replacement of dlsym ---------------------------------------------------------------- */
 
 /* Returns the index of the next hooked function with this name after index `after`, or -1 if there
  * is none. */

@@ -56,7 +56,7 @@ read_control(mrd_control *control)
     return false;
 }
 
-/* ---- where files go -------------------------------------------------------------------------- */
+/* ---- the directory of captures --------------------------------------------------------------- */
 
 /* Makes the top directory of captures. Returns NULL, or the reason why the directory could not be
  * made. */
@@ -75,7 +75,7 @@ make_top(void)
     return why;
 }
 
-/* ---- continuous ------------------------------------------------------------------------------ */
+/* ---- continuous profiles --------------------------------------------------------------------- */
 
 static void
 drop_options(void)
@@ -145,7 +145,7 @@ save_continuous(void)
         mrd_request_refuse(mrd_request_on.id, -1, "no model was loaded on a core by number");
 }
 
-/* ---- requests -------------------------------------------------------------------------------- */
+/* ---- beginning and ending a request ---------------------------------------------------------- */
 
 /* Ends the current request. With `save`, the captured data is kept. `why` is the reason if the
  * library itself ends the request, else NULL. */

@@ -25,7 +25,7 @@ static _Atomic int held_by; /* owner of the active inspect (a value of enum hold
 static _Atomic int kept;
 static _Atomic bool continuous_held; /* the program makes continuous profiles */
 
-/* ---- the program's own ----------------------------------------------------------------------- */
+/* ---- captures that the program itself makes -------------------------------------------------- */
 
 void
 mrd_nrt_inspect_opened(void)
@@ -57,7 +57,7 @@ mrd_nrt_continuous_used(bool used)
     atomic_store(&continuous_held, used);
 }
 
-/* ---- options ---------------------------------------------------------------------------------- */
+/* ---- options of a requested capture ---------------------------------------------------------- */
 
 static bool
 leave_out(void *options, const char *type)
@@ -190,7 +190,7 @@ choose(nrt_inspect_config_t *config, const mrd_control *control, char why[WHY_MA
                 NRT_SUCCESS);
 }
 
-/* ---- begin and end ---------------------------------------------------------------------------- */
+/* ---- beginning and ending a requested capture ------------------------------------------------ */
 
 /* Returns NULL if an inspect may begin. Otherwise returns the reason: the runtime lacks functions,
  * or the environment or the program already began an inspect. */

@@ -157,7 +157,7 @@ ended(const nrt_async_sendrecv_request_t *of, NRT_STATUS status, size_t size)
     errno = saved;
 }
 
-/* ---- the hooks ------------------------------------------------------------------------------- */
+/* ---- the hooks for sends and receives -------------------------------------------------------- */
 
 PLAIN(nrt_async_sendrecv_init, (int lnc), (lnc), I(lnc_idx, lnc))
 

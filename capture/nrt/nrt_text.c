@@ -11,7 +11,7 @@
 #define DAY_NS   86400000000000LL
 #define REST_MIN (64u << 10)
 
-/* ---- The queue ------------------------------------------------------------------------------- */
+/* ---- the queue of fetched texts -------------------------------------------------------------- */
 
 bool
 mrd_sys_texts_add(mrd_sys_texts *texts, const char *p, size_t len)
@@ -38,7 +38,7 @@ mrd_sys_texts_drop_first(mrd_sys_texts *texts)
     free(text);
 }
 
-/* ---- Into the ring --------------------------------------------------------------------------- */
+/* ---- writing texts to the ring --------------------------------------------------------------- */
 
 /* set by mrd_sys_text_apart: the next text does not continue the previous ones */
 static bool apart;
@@ -111,7 +111,7 @@ mrd_sys_text_put_whole(const char *p, size_t len)
     return len <= mrd_rec_blob_max() && put(p, len, mrd_rec_on(MRD_CAP_SYS), &at, &seq);
 }
 
-/* ---- What is in a text ----------------------------------------------------------------------- */
+/* ---- counting the events in a text ----------------------------------------------------------- */
 
 static const char *
 find(const char *p, const char *end, const char *word, size_t len)
@@ -156,7 +156,7 @@ sys_text_sum(const char *p, size_t len, int64_t wall_ns, mrd_sys_sum *sum)
     }
 }
 
-/* ---- At the end ------------------------------------------------------------------------------ */
+/* ---- texts that are left when the process ends ----------------------------------------------- */
 
 typedef struct {
     mrd_sys_texts *q;

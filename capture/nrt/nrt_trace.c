@@ -280,7 +280,7 @@ stop_ours(void)
     owner = OFF;
 }
 
-/* ---- the thread ------------------------------------------------------------------------------ */
+/* ---- the thread that fetches the trace ------------------------------------------------------- */
 
 /* Records the queued texts. The caller holds the lock, which is released while a text is recorded.
  * Returns false if some texts still wait for room. */
@@ -584,7 +584,7 @@ fork_child(void)
     asked = (mrd_nrt_settings){ .any_core = true, .recording = -1 };
 }
 
-/* ---- begin and end --------------------------------------------------------------------------- */
+/* ---- starting and stopping the thread and the trace ------------------------------------------ */
 
 static void
 make_portion(void)
@@ -670,7 +670,7 @@ mrd_nrt_trace_flush(void)
     pthread_mutex_unlock(&lock);
 }
 
-/* ---- the application's own use --------------------------------------------------------------- */
+/* ---- calls of the trace interface by the application ----------------------------------------- */
 
 NRT_STATUS
 mrd_nrt_trace_app_start(nrt_sys_trace_config_t *config)

@@ -15,7 +15,7 @@
 #define TRIES    3
 #define EXCHANGE (1u << 1) /* RENAME_EXCHANGE, which older headers lack */
 
-/* ---- text ------------------------------------------------------------------------------------- */
+/* ---- the text of a note ---------------------------------------------------------------------- */
 
 static void
 print_number(mrd_print *print, int64_t v)
@@ -154,7 +154,7 @@ mrd_ring_note_reason(int why)
     }
 }
 
-/* ---- link ------------------------------------------------------------------------------------- */
+/* ---- the symbolic link that contains the text ------------------------------------------------ */
 
 /* These buffers are static, because a signal handler may have a small stack. The caller prevents
  * concurrent use. */

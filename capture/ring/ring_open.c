@@ -13,7 +13,7 @@
 /* minimum and default of opts.chunk, in bytes; fits into the L2 cache */
 #define CHUNK_MIN (2u * MRD_RING_REC_MAX)
 
-/* ---- bytes of the ring ----------------------------------------------------------------------- */
+/* ---- reading and writing bytes of the ring's file -------------------------------------------- */
 
 mrd_err
 mrd_ring_get(mrd_ring_reader *reader, uint64_t off, void *to, size_t len)
@@ -50,7 +50,7 @@ mrd_ring_put(mrd_ring_reader *reader, uint64_t off, const void *from, size_t len
     return n == (ssize_t) len ? MRD_OK : MRD_IO;
 }
 
-/* ---- opening --------------------------------------------------------------------------------- */
+/* ---- opening a ring and checking its header -------------------------------------------------- */
 
 static mrd_err
 check_geometry(const mrd_ring_hdr *hdr, uint64_t file_len, mrd_why *why)
@@ -420,7 +420,7 @@ mrd_ring_ident(const mrd_ring_reader *reader, const char *key)
     return mrd_ring_ident_value(reader->info.ident, key);
 }
 
-/* ---- the file and its owner ------------------------------------------------------------------ */
+/* ---- the process that made the ring, and removing the file ----------------------------------- */
 
 mrd_owner
 mrd_ring_owner(mrd_ring_reader *reader, int32_t *ret_host_pid)

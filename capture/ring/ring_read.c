@@ -75,7 +75,7 @@ get_dict_head(mrd_ring_reader *reader, uint64_t *ret_head)
     return mrd_ring_get(reader, offsetof(mrd_ring_hdr, dict_head), ret_head, sizeof(*ret_head));
 }
 
-/* ---- the next chunk -------------------------------------------------------------------------- */
+/* ---- getting the next chunk of bytes --------------------------------------------------------- */
 
 #define FILE_CUT "the file changed its size"
 
@@ -285,7 +285,7 @@ fill(mrd_ring_reader *reader)
     return MRD_RING_MORE;
 }
 
-/* ---- records --------------------------------------------------------------------------------- */
+/* ---- decoding records ------------------------------------------------------------------------ */
 
 /* Handles a record that is longer than the rest of the chunk. Either the record continues in the
  * next chunk, or it is invalid. */
@@ -440,7 +440,7 @@ decode(mrd_ring_reader *reader, const mrd_ring_rec *rec, size_t len, mrd_ring_ev
     return MRD_RING_MORE;
 }
 
-/* ---- after the owner's end ------------------------------------------------------------------- */
+/* ---- what is read after the owner has exited ------------------------------------------------- */
 
 /* Returns true if the scope already has a SPAN record or is already counted as lost. This happens
  * if the owner was killed before it removed the scope from the header. */
@@ -550,7 +550,7 @@ next_gap(mrd_ring_reader *reader, mrd_ring_event *ev)
     return MRD_RING_END;
 }
 
-/* ---- reading --------------------------------------------------------------------------------- */
+/* ---- the functions that the caller of the reader uses ---------------------------------------- */
 
 /* Copies the position and counts of the inline fast path (mrd_ring_plain) to the reader. */
 static void

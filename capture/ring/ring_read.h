@@ -219,7 +219,7 @@ size_t mrd_ring_memory(const mrd_ring_reader *reader);
 /* Returns the name of a thread of this ring, or an empty text. */
 mrd_str mrd_ring_thread_name(const mrd_ring_reader *reader, int32_t tid);
 
-/* ---- the owner ------------------------------------------------------------------------------- */
+/* ---- the owner: the process that made the ring ----------------------------------------------- */
 
 /*
  * Checks whether the process that made the ring can still add to it. A process with this pid and

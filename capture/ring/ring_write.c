@@ -17,7 +17,7 @@
  * the process made a ring with it and then ran an exec. */
 #define SERIALS_MAX 64
 
-/* ---- making ---------------------------------------------------------------------------------- */
+/* ---- creating the file of a ring ------------------------------------------------------------- */
 
 static void
 fill_header(mrd_ring_hdr *hdr, const mrd_ring_owner_claim *claim, int32_t tid, uint64_t data_len,
@@ -182,7 +182,7 @@ mrd_ring_finish(mrd_ring_writer *writer)
     writer->hdr = NULL;
 }
 
-/* ---- dictionary ------------------------------------------------------------------------------ */
+/* ---- adding entries to the dictionary -------------------------------------------------------- */
 
 static bool
 dict_add(mrd_ring_writer *writer, const mrd_ring_dict *entry, const mrd_ring_track *def,
@@ -241,7 +241,7 @@ mrd_ring_define_track(mrd_ring_writer *writer, uint32_t id, const mrd_ring_track
     return true;
 }
 
-/* ---- room ------------------------------------------------------------------------------------ */
+/* ---- finding room for a record, and counting losses ------------------------------------------ */
 
 void
 mrd_ring_lose(mrd_ring_hdr *hdr, mrd_ring_lost cause, uint64_t ts, uint64_t count)

@@ -431,7 +431,7 @@ mrd_places_free(mrd_places *places)
     free(places);
 }
 
-/* ---- Changing events in front of the merge ---- */
+/* ---- Changing events before they are merged ---- */
 
 /* Returns true if the execution and the profile have the same model, or if one of them states no
  * model. */

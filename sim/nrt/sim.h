@@ -18,7 +18,7 @@
 #include "capture/nrt/nrta_abi.h"
 #include "sim_env.h"
 
-/* ---- the machine ----------------------------------------------------------------------------- */
+/* ---- the simulated machine and its cores ----------------------------------------------------- */
 
 typedef struct nrt_model sim_model;
 

@@ -341,7 +341,7 @@ sim_async_forked(void)
     memset(queues, 0, sizeof(queues));
 }
 
-/* ---- shared by both interfaces -------------------------------------------------------------- */
+/* ---- functions for both versions of the interface ------------------------------------------- */
 
 NRT_STATUS
 sim_async_execute(nrt_model_t *model, const nrt_tensor_set_t *input, nrt_tensor_set_t *output,

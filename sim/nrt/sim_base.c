@@ -9,7 +9,7 @@
 
 sim_state sim = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-/* ---- time ------------------------------------------------------------------------------------ */
+/* ---- true time and the clocks derived from it ------------------------------------------------ */
 
 /* Reads true time. Defined only if libsimclock.so is preloaded, which replaces clock_gettime() by a
  * simulated clock. */
@@ -115,7 +115,7 @@ sim_thread_id(void)
     return (uint64_t) tid;
 }
 
-/* ---- state ----------------------------------------------------------------------------------- */
+/* ---- numbers of cores and devices, and memory in use ----------------------------------------- */
 
 uint32_t
 sim_pcore(const sim_core *core, unsigned pcore)

@@ -48,7 +48,7 @@ typedef struct {
     int64_t last;
 } answer;
 
-/* ---- addresses ------------------------------------------------------------------------------- */
+/* ---- the address of the root ----------------------------------------------------------------- */
 
 typedef struct {
     union {
@@ -166,7 +166,7 @@ namespace_offset(void)
     return (int64_t) s * MRD_SEC + ns;
 }
 
-/* ---- whole messages, with a deadline in true time -------------------------------------------- */
+/* ---- sending and receiving whole messages with a deadline ------------------------------------ */
 
 static bool
 move_all(int fd, void *p, size_t len, bool in, int64_t deadline)
@@ -193,7 +193,7 @@ move_all(int fd, void *p, size_t len, bool in, int64_t deadline)
     return true;
 }
 
-/* ---- the root -------------------------------------------------------------------------------- */
+/* ---- the root, which answers the participants ------------------------------------------------ */
 
 typedef struct {
     int fd; /* descriptor of the connection; -1 if the slot is free */
@@ -643,7 +643,7 @@ sim_coll_forked(void)
     root.listen_fd = root.stop_fd = -1;
 }
 
-/* ---- the interface --------------------------------------------------------------------------- */
+/* ---- functions of the runtime's interface ---------------------------------------------------- */
 
 static NRT_STATUS
 global_comm(int64_t vnc, uint32_t g_device_id, uint32_t g_device_count)

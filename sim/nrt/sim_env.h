@@ -44,7 +44,7 @@ bool sim_env_flag(const char *name, bool otherwise);
 bool sim_env_cores(const char *list, bool mask[SIM_CORES_MAX], uint32_t *ret_count);
 void sim_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* ---- faults ---------------------------------------------------------------------------------- */
+/* ---- faults that the simulation injects ------------------------------------------------------ */
 
 typedef enum {
     SIM_FAULT_EXEC_ERROR, /* an execution ends with status= (default 1004) */

@@ -48,7 +48,7 @@ static struct {
     unsigned number; /* number of captures that were begun */
 } ins = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-/* ---- files ----------------------------------------------------------------------------------- */
+/* ---- writing files of a capture -------------------------------------------------------------- */
 
 static bool
 make_dirs(const char *path)
@@ -149,7 +149,7 @@ write_pb(const char *name, const sim_trace_totals *totals)
                count_off(ins.c.trace.type_off, SIM_EV_COUNT));
 }
 
-/* ---- device profiles of inspect -------------------------------------------------------------- */
+/* ---- device profiles of an inspect capture --------------------------------------------------- */
 
 static void
 model_profile(sim_model *model)
@@ -303,7 +303,7 @@ install_handlers(void)
         sigaction(dump_signals[i], &sa, &before[i]);
 }
 
-/* ---- begin and stop -------------------------------------------------------------------------- */
+/* ---- beginning and stopping an inspect capture ----------------------------------------------- */
 
 static void
 defaults(struct nrt_inspect_config *config)
@@ -502,7 +502,7 @@ nrt_inspect_export(uint64_t types)
     return status;
 }
 
-/* ---- options --------------------------------------------------------------------------------- */
+/* ---- options of an inspect capture ----------------------------------------------------------- */
 
 NRT_STATUS
 nrt_inspect_config_allocate(nrt_inspect_config_t **options)
@@ -653,7 +653,7 @@ nrt_inspect_config_set_activity(nrt_inspect_config_t *options, const char *type,
     return NRT_INVALID;
 }
 
-/* ---- one model, and the older trace ---------------------------------------------------------- */
+/* ---- profiles of one model, and the older trace interface ------------------------------------ */
 
 static struct {
     char file[DIR_MAX];

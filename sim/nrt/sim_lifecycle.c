@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- the machine ----------------------------------------------------------------------------- */
+/* ---- the simulated machine ------------------------------------------------------------------- */
 
 #define GIB (1ull << 30)
 static const sim_instance instances[] = {
@@ -218,7 +218,7 @@ core_init(sim_core *core, uint32_t idx)
     }
 }
 
-/* ---- life cycle ------------------------------------------------------------------------------ */
+/* ---- opening and closing the runtime --------------------------------------------------------- */
 
 /* Resets the runtime in the child of a fork, as if nrt_init had not been called. */
 static void
@@ -371,7 +371,7 @@ unloaded(void)
     nrt_close();
 }
 
-/* ---- queries --------------------------------------------------------------------------------- */
+/* ---- queries about the runtime and its cores ------------------------------------------------- */
 
 NRT_STATUS
 nrt_get_version(nrt_version_t *ver, size_t size)
