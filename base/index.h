@@ -5,7 +5,7 @@
  *
  * The table uses open addressing with linear probing, and is at most half full. Each slot keeps 32
  * bits of its item's hash. A lookup therefore compares few keys that do not match, and growing
- * compares none. A zeroed mrd_index is a valid empty one. Memory: 16 to 32 bytes per item.
+ * compares no keys. A zeroed mrd_index is a valid empty index. Memory: 16 to 32 bytes per item.
  *
  * Keys from outside must be hashed by mrd_hash64 with mrd_hash_seed (base/hash.h). Otherwise an
  * attacker can choose keys that all share one slot. The order of slots is arbitrary and must not

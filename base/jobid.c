@@ -5,8 +5,8 @@
 
 #include "base/obj.h"
 
-/* Environment variables for each key of a job's identity. Among the variables for one key,
- * the first one that is set counts. */
+/* Environment variables for each key of a job's identity. If several variables for one key are set,
+ * the first of them is used. */
 static const struct {
     const char *name, *key;
 } names[] = {

@@ -1,7 +1,7 @@
 /*
- * base/map.h - a hash map from three integers to a 32-bit number, with removal. It is made
- * for small keys such as (process, thread, name); base/index.h is for other keys. It uses open
- * addressing. A zeroed mrd_map is a valid empty one. Threads: a map belongs to one thread.
+ * base/map.h - a hash map from three integers to a 32-bit number, with removal. It is made for
+ * small keys such as (process, thread, name); base/index.h is for other keys. It uses open
+ * addressing. A zeroed mrd_map is a valid empty map. Threads: a map belongs to one thread.
  */
 #ifndef MRD_BASE_MAP_H
 #define MRD_BASE_MAP_H

@@ -42,8 +42,8 @@ void mrd_metrics_text_seconds(mrd_metrics_text *text, const char *labels, mrd_du
 /* Writes a family that has only one sample. */
 void mrd_metrics_text_one(mrd_metrics_text *text, mrd_metrics_text_kind kind, const char *name,
                           const char *help, uint64_t v);
-/* Writes process_cpu_seconds_total and the other standard metrics of this process, except any that
- * cannot be read. */
+/* Writes process_cpu_seconds_total and the other standard metrics of this process. Leaves out
+ * metrics that cannot be read. */
 void mrd_metrics_text_process(mrd_metrics_text *text);
 uint64_t mrd_resident_bytes(void); /* Returns this process's resident memory, 0 if unknown. */
 void mrd_metrics_text_end(mrd_metrics_text *text);

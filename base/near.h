@@ -4,8 +4,8 @@
  *
  * A word is near a name in three cases. It differs by few edits (insert, delete, replace, swap of
  * neighbours) from the name or from its parts between dashes: "ouput" is near "output-dir". Or all
- * parts of one are in the other: "job-id" is near "job". Or it abbreviates the name: "fmt" is near
- * "format". Words longer than 64 bytes are near nothing. Threads: pure.
+ * parts of one of them occur in the other: "job-id" is near "job". Or it abbreviates the name:
+ * "fmt" is near "format". Words longer than 64 bytes are near nothing. Threads: pure.
  */
 #ifndef MRD_BASE_NEAR_H
 #define MRD_BASE_NEAR_H

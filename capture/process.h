@@ -107,8 +107,9 @@ mrd_rec_next_id(mrd_ring_writer *writer)
 /* Returns how many data bytes the next ring of the process may have, or 0 if it may make no more
  * rings. */
 size_t mrd_proc_ring_room(void);
-/* These functions configure the calling thread's ring before it exists. The first sets its size.
- * The second makes readers read it after all other rings of the process. */
+/* These functions configure the calling thread's ring before it exists. mrd_proc_want_ring_size
+ * sets its size. After mrd_proc_want_ring_rest, readers read it after all other rings of the
+ * process. */
 void mrd_proc_want_ring_size(size_t bytes);
 void mrd_proc_want_ring_rest(void);
 /* Sets the calling thread's display name. Copies the text. */

@@ -5,7 +5,7 @@
  * Do not use it for traces, because a whole document is in memory and takes about ten times the
  * size of its text. trace/json/json_read.h reads the JSON of traces. A document may have 64 levels
  * and MRD_JSON_MAX bytes. The _up_to functions take another limit for the bytes. Integers are exact
- * 64-bit signed numbers. Larger unsigned ones must be passed as text.
+ * 64-bit signed numbers. Larger unsigned numbers must be passed as text.
  *
  * Ownership: mrd_json_free frees the result of load, parse and new_*. set and append take ownership
  * of the value, even if they fail. at and get borrow.

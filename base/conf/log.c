@@ -12,7 +12,7 @@
 #include "base/obj.h"
 #include "base/plain.h"
 
-/* Maximum number of messages with the same id per second. Further ones are counted and not
+/* Maximum number of messages with the same id per second. Further messages are counted and not
  * written. */
 #define LOG_BURST 5
 

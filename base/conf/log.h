@@ -10,8 +10,8 @@
  * are suppressed. The next message with this id states how many.
  *
  * ERROR: a request failed. WARN: the program continues, and the message says how. INFO: rare and
- * useful to an operator. DEBUG: at most once per batch. No message per event. Threads: any. Not for
- * signal handlers.
+ * useful to an operator. DEBUG: at most once per batch. No message is written for a single event.
+ * Threads: any. Not for signal handlers.
  */
 #ifndef MRD_BASE_CONF_LOG_H
 #define MRD_BASE_CONF_LOG_H

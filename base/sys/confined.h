@@ -30,7 +30,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* If this is the first argument of one of our programs, the program runs as a watcher. */
+/* If this is the first argument of one of Meridian's programs, the program runs as a watcher. */
 #define MRD_CONFINED_WORD "--watch-confined"
 /* maximum bytes kept of the program's output; they are its last bytes */
 #define MRD_CONFINED_SAID 400

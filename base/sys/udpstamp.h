@@ -42,8 +42,8 @@ mrd_err mrd_udp_recv(int fd, void *to, size_t room, size_t *ret_len, int64_t *re
 /* Sends one packet. `peer` is NULL for a connected socket. Errors: AGAIN if the buffer is full (the
  * packet is neither sent nor counted), NET. */
 mrd_err mrd_udp_send(int fd, const void *data, size_t len, const mrd_udp_peer *peer);
-/* Sends one packet without a transmit stamp, which is cheaper. The packet number does not count
- * it. */
+/* Sends one packet without a transmit stamp, which is cheaper. The packet numbers of mrd_udp_sent
+ * do not count such a packet. */
 mrd_err mrd_udp_send_unstamped(int fd, const void *data, size_t len, const mrd_udp_peer *peer);
 /* Takes one transmit stamp. *ret_number counts, from 0, the packets that this socket sent with a
  * stamp. AGAIN if there is none. */

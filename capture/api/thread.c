@@ -125,8 +125,8 @@ begin_deep(mrd_thread *thread, const void *owner)
     mrd_rec_lose(MRD_RING_LOST_DEEP);
 }
 
-/* Ends one item that was nested too deep for a slot. After the last of them, removes the items from
- * `open` that ended meanwhile (owner &gone). */
+/* Ends one item that was nested too deep for a slot. After the last such item has ended, removes
+ * from `open` the items that ended in the meantime (their owner is &gone). */
 static void
 shallower(mrd_thread *thread)
 {

@@ -293,237 +293,237 @@ NRT_LAYOUT(sizeof(ndebug_stream_payload_debug_tensor_read_t) == 1024);
  * R(ret, name, params, args), and a function that returns nothing is V(name, params, args).
  * Declarations, look-up tables and tests are generated from this list.
  */
-#define NRT_FUNCTIONS(R, V)                                                                          \
-    /* life cycle */                                                                                 \
-    R(NRT_STATUS, nrt_init,                                                                          \
-      (nrt_framework_type_t framework, const char *fw_version, const char *fal_version),             \
-      (framework, fw_version, fal_version))                                                          \
-    V(nrt_close, (void), ())                                                                         \
-    R(NRT_STATUS, nrt_get_version, (nrt_version_t * ver, size_t size), (ver, size))                  \
-    R(NRT_STATUS, nrt_get_instance_info, (nrt_instance_info_t * info, size_t size), (info, size))    \
-    R(const char *, nrt_get_status_as_str, (NRT_STATUS status), (status))                            \
-    R(NRT_STATUS, nrt_get_total_nc_count, (uint32_t * count), (count))                               \
-    R(NRT_STATUS, nrt_get_total_vnc_count, (uint32_t * count), (count))                              \
-    R(NRT_STATUS, nrt_get_visible_nc_count, (uint32_t * count), (count))                             \
-    R(NRT_STATUS, nrt_get_visible_vnc_count, (uint32_t * count), (count))                            \
-    /* models: vnc -1 takes the first free core; vnc_count is not used any more, callers pass -1   \
-     */ \
-    R(NRT_STATUS, nrt_load,                                                                          \
-      (const void *neff, size_t size, int32_t vnc, int32_t vnc_count, nrt_model_t **model),          \
-      (neff, size, vnc, vnc_count, model))                                                           \
-    R(NRT_STATUS, nrt_load_collectives,                                                              \
-      (const void *neff, size_t size, int32_t vnc, int32_t vnc_count, uint32_t ctx_device_id,        \
-       uint32_t ctx_device_count, nrt_model_t **model),                                              \
-      (neff, size, vnc, vnc_count, ctx_device_id, ctx_device_count, model))                          \
-    R(NRT_STATUS, nrt_unload, (nrt_model_t * model), (model))                                        \
-    R(NRT_STATUS, nrt_get_model_nc_count, (const nrt_model_t *model, uint32_t *count),               \
-      (model, count))                                                                                \
-    R(NRT_STATUS, nrt_get_model_vnc_count, (const nrt_model_t *model, uint32_t *count),              \
-      (model, count))                                                                                \
-    R(NRT_STATUS, nrt_get_model_instance_count, (nrt_model_t * model, uint32_t * count),             \
-      (model, count))                                                                                \
-    R(NRT_STATUS, nrt_get_model_tensor_info,                                                         \
-      (nrt_model_t * model, nrt_tensor_info_array_t * *info), (model, info))                         \
-    R(NRT_STATUS, nrt_free_model_tensor_info, (nrt_tensor_info_array_t * info), (info))              \
-    R(NRT_STATUS, nrt_get_model_info,                                                                \
-      (const nrt_model_t *model, nrt_model_info_t *info, size_t size_in, size_t *size_out),          \
-      (model, info, size_in, size_out))                                                              \
-    /* tensors */                                                                                    \
-    R(NRT_STATUS, nrt_tensor_allocate,                                                               \
-      (nrt_tensor_placement_t placement, int vnc, size_t size, const char *name,                     \
-       nrt_tensor_t **tensor),                                                                       \
-      (placement, vnc, size, name, tensor))                                                          \
-    R(NRT_STATUS, nrt_tensor_allocate_empty, (const char *name, nrt_tensor_t **tensor),              \
-      (name, tensor))                                                                                \
-    R(NRT_STATUS, nrt_tensor_allocate_slice,                                                         \
-      (const nrt_tensor_t *source, size_t offset, size_t size, const char *name,                     \
-       nrt_tensor_t **slice),                                                                        \
-      (source, offset, size, name, slice))                                                           \
-    R(NRT_STATUS, nrt_tensor_attach_buffer, (nrt_tensor_t * tensor, void *buffer, size_t size),      \
-      (tensor, buffer, size))                                                                        \
-    V(nrt_tensor_free, (nrt_tensor_t * *tensor), (tensor))                                           \
-    R(NRT_STATUS, nrt_tensor_read,                                                                   \
-      (const nrt_tensor_t *tensor, void *buf, size_t offset, size_t size),                           \
-      (tensor, buf, offset, size))                                                                   \
-    R(NRT_STATUS, nrt_tensor_write,                                                                  \
-      (nrt_tensor_t * tensor, const void *buf, size_t offset, size_t size),                          \
-      (tensor, buf, offset, size))                                                                   \
-    R(NRT_STATUS, nrt_tensor_read_batch,                                                             \
-      (const nrt_tensor_batch_t *batches, uint64_t num_batches, bool unsafe),                        \
-      (batches, num_batches, unsafe))                                                                \
-    R(NRT_STATUS, nrt_tensor_write_batch,                                                            \
-      (const nrt_tensor_batch_t *batches, uint64_t num_batches, bool unsafe),                        \
-      (batches, num_batches, unsafe))                                                                \
-    R(NRT_STATUS, nrt_tensor_copy,                                                                   \
-      (const nrt_tensor_t *src, size_t src_offset, nrt_tensor_t *dst, size_t dst_offset,             \
-       size_t size),                                                                                 \
-      (src, src_offset, dst, dst_offset, size))                                                      \
-    R(size_t, nrt_tensor_get_size, (const nrt_tensor_t *tensor), (tensor))                           \
-    R(NRT_STATUS, nrt_tensor_memset,                                                                 \
-      (nrt_tensor_t * tensor, uint64_t offset, int value, size_t size),                              \
-      (tensor, offset, value, size))                                                                 \
-    R(void *, nrt_tensor_get_va, (const nrt_tensor_t *tensor), (tensor))                             \
-    R(NRT_STATUS, nrt_tensor_get_device_allocation_info,                                             \
-      (const nrt_tensor_t *tensor, nrt_tensor_device_allocation_info_t *info), (tensor, info))       \
-    R(NRT_STATUS, nrt_tensor_check_output_completion,                                                \
-      (const nrt_tensor_t *tensor, int64_t timeout_us, uint64_t expected_count),                     \
-      (tensor, timeout_us, expected_count))                                                          \
-    R(NRT_STATUS, nrt_tensor_reset_output_completion, (nrt_tensor_t * tensor), (tensor))             \
-    R(NRT_STATUS, nrt_allocate_tensor_set, (nrt_tensor_set_t * *set), (set))                         \
-    V(nrt_destroy_tensor_set, (nrt_tensor_set_t * *set), (set))                                      \
-    R(NRT_STATUS, nrt_add_tensor_to_tensor_set,                                                      \
-      (nrt_tensor_set_t * set, const char *name, nrt_tensor_t *tensor), (set, name, tensor))         \
-    R(NRT_STATUS, nrt_get_tensor_from_tensor_set,                                                    \
-      (nrt_tensor_set_t * set, const char *name, nrt_tensor_t **tensor), (set, name, tensor))        \
-    /* execution */                                                                                  \
-    R(NRT_STATUS, nrt_execute,                                                                       \
-      (nrt_model_t * model, const nrt_tensor_set_t *input, nrt_tensor_set_t *output),                \
-      (model, input, output))                                                                        \
-    R(NRT_STATUS, nrt_execute_repeat,                                                                \
-      (nrt_model_t * model, const nrt_tensor_set_t *input, nrt_tensor_set_t *output, int repeat),    \
-      (model, input, output, repeat))                                                                \
-    R(NRT_STATUS, nrt_register_async_exec_callback,                                                  \
-      (NRT_ASYNC_EXEC_STATUS_CALLBACK callback, void *params), (callback, params))                   \
-    R(NRT_STATUS, nrt_async_drain_queued_execs, (int32_t vnc), (vnc))                                \
-    /* collectives */                                                                                \
-    R(NRT_STATUS, nrt_build_global_comm,                                                             \
-      (int32_t vnc, uint32_t g_device_id, uint32_t g_device_count),                                  \
-      (vnc, g_device_id, g_device_count))                                                            \
-    R(NRT_STATUS, nrt_cc_global_comm_init,                                                           \
-      (uint32_t vnc, uint32_t g_device_id, uint32_t g_device_count),                                 \
-      (vnc, g_device_id, g_device_count))                                                            \
-    R(NRT_STATUS, nrt_barrier, (int32_t vnc, uint32_t g_device_id, uint32_t g_device_count),         \
-      (vnc, g_device_id, g_device_count))                                                            \
-    R(NRT_STATUS, nrt_all_gather,                                                                    \
-      (int32_t vnc, uint32_t g_device_id, uint32_t g_device_count, uint32_t rank_input_size,         \
-       void *input, void *output),                                                                   \
-      (vnc, g_device_id, g_device_count, rank_input_size, input, output))                            \
-    /* network, device memory, send and receive, debug streams */                                    \
-    R(void *, nrt_get_libnccl_net, (int *err, char *message, size_t message_size),                   \
-      (err, message, message_size))                                                                  \
-    R(NRT_STATUS, nrt_get_attached_efa_bdf, (const void *va, char *bdf, size_t *len),                \
-      (va, bdf, len))                                                                                \
-    R(NRT_STATUS, nrt_get_dmabuf_fd, (uint64_t va, uint64_t size, int *fd), (va, size, fd))          \
-    R(NRT_STATUS, nrt_host_device_id_get, (int neuron_dev, uint32_t *host_device_id),                \
-      (neuron_dev, host_device_id))                                                                  \
-    R(NRT_STATUS, nrt_host_device_id_rid_map_get, (uint32_t * count, uint32_t * map),                \
-      (count, map))                                                                                  \
-    R(NRT_STATUS, nrt_get_hbm_mmap_va, (int device_id, int hbm_idx, void **addr, size_t *size),      \
-      (device_id, hbm_idx, addr, size))                                                              \
-    R(NRT_STATUS, nrt_get_vnc_memory_stats,                                                          \
-      (uint32_t vnc, nrt_vnc_memory_stats_t * stats, size_t size_in, size_t * size_out),             \
-      (vnc, stats, size_in, size_out))                                                               \
-    R(NRT_STATUS, nrt_memcpy_to_device, (void *dest, const void *src, size_t size),                  \
-      (dest, src, size))                                                                             \
-    R(NRT_STATUS, nrt_set_pool_eng_ucode, (const nrt_ucode_info *info), (info))                      \
-    R(NRT_STATUS, nrt_trace_start, (bool trace_mem), (trace_mem))                                    \
-    R(NRT_STATUS, nrt_trace_stop, (const char *filename), (filename))                                \
-    R(NRT_STATUS, nrt_async_sendrecv_get_max_num_communicators_per_lnc, (int *num), (num))           \
-    R(NRT_STATUS, nrt_async_sendrecv_get_max_num_pending_request, (int *num), (num))                 \
-    R(NRT_STATUS, nrt_async_sendrecv_init, (int lnc), (lnc))                                         \
-    R(NRT_STATUS, nrt_async_sendrecv_close, (int lnc), (lnc))                                        \
-    R(NRT_STATUS, nrt_async_sendrecv_connect,                                                        \
-      (const char *peer_ip, int peer_lnc, int lnc, nrt_async_sendrecv_comm_t **comm),                \
-      (peer_ip, peer_lnc, lnc, comm))                                                                \
-    R(NRT_STATUS, nrt_async_sendrecv_accept,                                                         \
-      (const char *peer_ip, int peer_lnc, int lnc, nrt_async_sendrecv_comm_t **comm),                \
-      (peer_ip, peer_lnc, lnc, comm))                                                                \
-    R(NRT_STATUS, nrt_async_sendrecv_test_comm, (nrt_async_sendrecv_comm_t * comm, bool *done),      \
-      (comm, done))                                                                                  \
-    R(NRT_STATUS, nrt_async_sendrecv_send_tensor,                                                    \
-      (nrt_tensor_t * tensor, size_t offset, size_t length, nrt_async_sendrecv_comm_t * comm,        \
-       nrt_async_sendrecv_request_t * *request),                                                     \
-      (tensor, offset, length, comm, request))                                                       \
-    R(NRT_STATUS, nrt_async_sendrecv_recv_tensor,                                                    \
-      (nrt_tensor_t * tensor, size_t offset, size_t length, nrt_async_sendrecv_comm_t * comm,        \
-       nrt_async_sendrecv_request_t * *request),                                                     \
-      (tensor, offset, length, comm, request))                                                       \
-    R(NRT_STATUS, nrt_async_sendrecv_test_request,                                                   \
-      (nrt_async_sendrecv_request_t * request, bool *done, size_t *size), (request, done, size))     \
-    R(NRT_STATUS, nrt_async_sendrecv_flush, (int lnc), (lnc))                                        \
-    R(NRT_STATUS, nrt_debug_client_connect, (int lnc, int *stream_fd), (lnc, stream_fd))             \
-    V(nrt_debug_client_connect_close, (int stream_fd), (stream_fd))                                  \
-    R(NRT_STATUS, nrt_debug_client_read_one_event,                                                   \
-      (int stream_fd, ndebug_stream_event_header_t *header, void **payload),                         \
-      (stream_fd, header, payload))                                                                  \
-    /* device profiles */                                                                            \
-    R(NRT_STATUS, nrt_profile_start, (nrt_model_t * model, const char *filename),                    \
-      (model, filename))                                                                             \
-    R(NRT_STATUS, nrt_profile_stop, (const char *filename), (filename))                              \
-    R(NRT_STATUS, nrt_profile_continuous_options_allocate,                                           \
-      (nrt_profile_continuous_options_t * *options), (options))                                      \
-    R(NRT_STATUS, nrt_profile_continuous_options_free,                                               \
-      (nrt_profile_continuous_options_t * options), (options))                                       \
-    R(NRT_STATUS, nrt_profile_continuous_options_set_output_dir,                                     \
-      (nrt_profile_continuous_options_t * options, const char *dir), (options, dir))                 \
-    R(NRT_STATUS, nrt_profile_continuous_start, (nrt_profile_continuous_options_t * options),        \
-      (options))                                                                                     \
-    R(NRT_STATUS, nrt_profile_continuous_save,                                                       \
-      (uint32_t vnc, nrt_profile_continuous_options_t * options), (vnc, options))                    \
-    R(NRT_STATUS, nrt_profile_continuous_stop, (void), ())                                           \
-    /* inspect: the capture that the runtime makes itself */                                         \
-    R(NRT_STATUS, nrt_inspect_begin, (void), ())                                                     \
-    R(NRT_STATUS, nrt_inspect_begin_with_options, (nrt_inspect_config_t * options), (options))       \
-    R(NRT_STATUS, nrt_inspect_stop, (void), ())                                                      \
-    R(NRT_STATUS, nrt_inspect_export, (uint64_t types), (types))                                     \
-    R(NRT_STATUS, nrt_inspect_config_allocate, (nrt_inspect_config_t * *options), (options))         \
-    R(NRT_STATUS, nrt_inspect_config_set_defaults, (nrt_inspect_config_t * options), (options))      \
-    R(NRT_STATUS, nrt_inspect_config_free, (nrt_inspect_config_t * options), (options))              \
-    R(NRT_STATUS, nrt_inspect_config_set_session_id,                                                 \
-      (nrt_inspect_config_t * options, int session_id), (options, session_id))                       \
-    R(NRT_STATUS, nrt_inspect_config_set_output_dir,                                                 \
-      (nrt_inspect_config_t * options, const char *dir), (options, dir))                             \
-    R(NRT_STATUS, nrt_inspect_config_set_sys_trace_max_events_per_nc,                                \
-      (nrt_inspect_config_t * options, uint64_t max_events), (options, max_events))                  \
-    R(NRT_STATUS, nrt_inspect_config_set_capture_enabled_for_nc,                                     \
-      (nrt_inspect_config_t * options, uint32_t nc, bool enabled), (options, nc, enabled))           \
-    R(NRT_STATUS, nrt_inspect_config_set_capture_enabled_for_event_type_string,                      \
-      (nrt_inspect_config_t * options, const char *type, bool enabled), (options, type, enabled))    \
-    R(NRT_STATUS, nrt_inspect_config_set_device_profile_num_warmup,                                  \
-      (nrt_inspect_config_t * options, uint32_t num_warmup), (options, num_warmup))                  \
-    R(NRT_STATUS, nrt_inspect_config_set_enable_inspect,                                             \
-      (nrt_inspect_config_t * options, bool enabled), (options, enabled))                            \
-    R(NRT_STATUS, nrt_inspect_config_set_enable_inspect_on_fail,                                     \
-      (nrt_inspect_config_t * options, bool enabled), (options, enabled))                            \
-    R(NRT_STATUS, nrt_inspect_config_get_all_activity_types, (const char ***types, size_t *count),   \
-      (types, count))                                                                                \
-    R(NRT_STATUS, nrt_inspect_config_get_enabled_activity_types,                                     \
-      (nrt_inspect_config_t * options, const char ***types, size_t *count),                          \
-      (options, types, count))                                                                       \
-    V(nrt_inspect_config_free_activity_types, (const char **types, size_t count), (types, count))    \
-    R(NRT_STATUS, nrt_inspect_config_set_activity,                                                   \
-      (nrt_inspect_config_t * options, const char *type, bool enabled), (options, type, enabled))    \
-    /* system trace */                                                                               \
-    R(NRT_STATUS, nrt_sys_trace_config_allocate, (nrt_sys_trace_config_t * *options), (options))     \
-    V(nrt_sys_trace_config_set_defaults, (nrt_sys_trace_config_t * options), (options))              \
-    V(nrt_sys_trace_config_free, (nrt_sys_trace_config_t * options), (options))                      \
-    V(nrt_sys_trace_config_set_max_events_per_nc,                                                    \
-      (nrt_sys_trace_config_t * options, uint64_t max_events), (options, max_events))                \
-    V(nrt_sys_trace_config_set_capture_enabled_for_nc,                                               \
-      (nrt_sys_trace_config_t * options, uint32_t nc, bool enabled), (options, nc, enabled))         \
-    R(NRT_STATUS, nrt_sys_trace_config_set_capture_enabled_for_event_type,                           \
-      (nrt_sys_trace_config_t * options, const char *type, bool enabled),                            \
-      (options, type, enabled))                                                                      \
-    R(NRT_STATUS, nrt_sys_trace_get_event_types, (const char ***types, size_t *count),               \
-      (types, count))                                                                                \
-    V(nrt_sys_trace_free_event_types, (const char **types, size_t count), (types, count))            \
-    R(NRT_STATUS, nrt_sys_trace_config_get_enabled_event_types,                                      \
-      (nrt_sys_trace_config_t * options, const char ***types, size_t *count),                        \
-      (options, types, count))                                                                       \
-    R(NRT_STATUS, nrt_sys_trace_start, (nrt_sys_trace_config_t * options), (options))                \
-    R(NRT_STATUS, nrt_sys_trace_stop, (void), ())                                                    \
-    R(NRT_STATUS, nrt_sys_trace_fetch_options_allocate,                                              \
-      (nrt_sys_trace_fetch_options_t * *options), (options))                                         \
-    V(nrt_sys_trace_fetch_options_set_defaults, (nrt_sys_trace_fetch_options_t * options),           \
-      (options))                                                                                     \
-    V(nrt_sys_trace_fetch_options_free, (nrt_sys_trace_fetch_options_t * options), (options))        \
-    V(nrt_sys_trace_fetch_options_set_max_events_per_nc,                                             \
-      (nrt_sys_trace_fetch_options_t * options, uint64_t max_events), (options, max_events))         \
-    V(nrt_sys_trace_fetch_options_set_nc_idx,                                                        \
-      (nrt_sys_trace_fetch_options_t * options, uint64_t nc_idx), (options, nc_idx))                 \
-    R(NRT_STATUS, nrt_sys_trace_fetch_events,                                                        \
-      (char **buffer, size_t *written, const nrt_sys_trace_fetch_options_t *options),                \
-      (buffer, written, options))                                                                    \
+#define NRT_FUNCTIONS(R, V)                                                                            \
+    /* life cycle */                                                                                   \
+    R(NRT_STATUS, nrt_init,                                                                            \
+      (nrt_framework_type_t framework, const char *fw_version, const char *fal_version),               \
+      (framework, fw_version, fal_version))                                                            \
+    V(nrt_close, (void), ())                                                                           \
+    R(NRT_STATUS, nrt_get_version, (nrt_version_t * ver, size_t size), (ver, size))                    \
+    R(NRT_STATUS, nrt_get_instance_info, (nrt_instance_info_t * info, size_t size), (info, size))      \
+    R(const char *, nrt_get_status_as_str, (NRT_STATUS status), (status))                              \
+    R(NRT_STATUS, nrt_get_total_nc_count, (uint32_t * count), (count))                                 \
+    R(NRT_STATUS, nrt_get_total_vnc_count, (uint32_t * count), (count))                                \
+    R(NRT_STATUS, nrt_get_visible_nc_count, (uint32_t * count), (count))                               \
+    R(NRT_STATUS, nrt_get_visible_vnc_count, (uint32_t * count), (count))                              \
+    /* models: a vnc of -1 selects the first free core. The runtime ignores vnc_count, and callers   \
+     * pass -1. */ \
+    R(NRT_STATUS, nrt_load,                                                                            \
+      (const void *neff, size_t size, int32_t vnc, int32_t vnc_count, nrt_model_t **model),            \
+      (neff, size, vnc, vnc_count, model))                                                             \
+    R(NRT_STATUS, nrt_load_collectives,                                                                \
+      (const void *neff, size_t size, int32_t vnc, int32_t vnc_count, uint32_t ctx_device_id,          \
+       uint32_t ctx_device_count, nrt_model_t **model),                                                \
+      (neff, size, vnc, vnc_count, ctx_device_id, ctx_device_count, model))                            \
+    R(NRT_STATUS, nrt_unload, (nrt_model_t * model), (model))                                          \
+    R(NRT_STATUS, nrt_get_model_nc_count, (const nrt_model_t *model, uint32_t *count),                 \
+      (model, count))                                                                                  \
+    R(NRT_STATUS, nrt_get_model_vnc_count, (const nrt_model_t *model, uint32_t *count),                \
+      (model, count))                                                                                  \
+    R(NRT_STATUS, nrt_get_model_instance_count, (nrt_model_t * model, uint32_t * count),               \
+      (model, count))                                                                                  \
+    R(NRT_STATUS, nrt_get_model_tensor_info,                                                           \
+      (nrt_model_t * model, nrt_tensor_info_array_t * *info), (model, info))                           \
+    R(NRT_STATUS, nrt_free_model_tensor_info, (nrt_tensor_info_array_t * info), (info))                \
+    R(NRT_STATUS, nrt_get_model_info,                                                                  \
+      (const nrt_model_t *model, nrt_model_info_t *info, size_t size_in, size_t *size_out),            \
+      (model, info, size_in, size_out))                                                                \
+    /* tensors */                                                                                      \
+    R(NRT_STATUS, nrt_tensor_allocate,                                                                 \
+      (nrt_tensor_placement_t placement, int vnc, size_t size, const char *name,                       \
+       nrt_tensor_t **tensor),                                                                         \
+      (placement, vnc, size, name, tensor))                                                            \
+    R(NRT_STATUS, nrt_tensor_allocate_empty, (const char *name, nrt_tensor_t **tensor),                \
+      (name, tensor))                                                                                  \
+    R(NRT_STATUS, nrt_tensor_allocate_slice,                                                           \
+      (const nrt_tensor_t *source, size_t offset, size_t size, const char *name,                       \
+       nrt_tensor_t **slice),                                                                          \
+      (source, offset, size, name, slice))                                                             \
+    R(NRT_STATUS, nrt_tensor_attach_buffer, (nrt_tensor_t * tensor, void *buffer, size_t size),        \
+      (tensor, buffer, size))                                                                          \
+    V(nrt_tensor_free, (nrt_tensor_t * *tensor), (tensor))                                             \
+    R(NRT_STATUS, nrt_tensor_read,                                                                     \
+      (const nrt_tensor_t *tensor, void *buf, size_t offset, size_t size),                             \
+      (tensor, buf, offset, size))                                                                     \
+    R(NRT_STATUS, nrt_tensor_write,                                                                    \
+      (nrt_tensor_t * tensor, const void *buf, size_t offset, size_t size),                            \
+      (tensor, buf, offset, size))                                                                     \
+    R(NRT_STATUS, nrt_tensor_read_batch,                                                               \
+      (const nrt_tensor_batch_t *batches, uint64_t num_batches, bool unsafe),                          \
+      (batches, num_batches, unsafe))                                                                  \
+    R(NRT_STATUS, nrt_tensor_write_batch,                                                              \
+      (const nrt_tensor_batch_t *batches, uint64_t num_batches, bool unsafe),                          \
+      (batches, num_batches, unsafe))                                                                  \
+    R(NRT_STATUS, nrt_tensor_copy,                                                                     \
+      (const nrt_tensor_t *src, size_t src_offset, nrt_tensor_t *dst, size_t dst_offset,               \
+       size_t size),                                                                                   \
+      (src, src_offset, dst, dst_offset, size))                                                        \
+    R(size_t, nrt_tensor_get_size, (const nrt_tensor_t *tensor), (tensor))                             \
+    R(NRT_STATUS, nrt_tensor_memset,                                                                   \
+      (nrt_tensor_t * tensor, uint64_t offset, int value, size_t size),                                \
+      (tensor, offset, value, size))                                                                   \
+    R(void *, nrt_tensor_get_va, (const nrt_tensor_t *tensor), (tensor))                               \
+    R(NRT_STATUS, nrt_tensor_get_device_allocation_info,                                               \
+      (const nrt_tensor_t *tensor, nrt_tensor_device_allocation_info_t *info), (tensor, info))         \
+    R(NRT_STATUS, nrt_tensor_check_output_completion,                                                  \
+      (const nrt_tensor_t *tensor, int64_t timeout_us, uint64_t expected_count),                       \
+      (tensor, timeout_us, expected_count))                                                            \
+    R(NRT_STATUS, nrt_tensor_reset_output_completion, (nrt_tensor_t * tensor), (tensor))               \
+    R(NRT_STATUS, nrt_allocate_tensor_set, (nrt_tensor_set_t * *set), (set))                           \
+    V(nrt_destroy_tensor_set, (nrt_tensor_set_t * *set), (set))                                        \
+    R(NRT_STATUS, nrt_add_tensor_to_tensor_set,                                                        \
+      (nrt_tensor_set_t * set, const char *name, nrt_tensor_t *tensor), (set, name, tensor))           \
+    R(NRT_STATUS, nrt_get_tensor_from_tensor_set,                                                      \
+      (nrt_tensor_set_t * set, const char *name, nrt_tensor_t **tensor), (set, name, tensor))          \
+    /* execution */                                                                                    \
+    R(NRT_STATUS, nrt_execute,                                                                         \
+      (nrt_model_t * model, const nrt_tensor_set_t *input, nrt_tensor_set_t *output),                  \
+      (model, input, output))                                                                          \
+    R(NRT_STATUS, nrt_execute_repeat,                                                                  \
+      (nrt_model_t * model, const nrt_tensor_set_t *input, nrt_tensor_set_t *output, int repeat),      \
+      (model, input, output, repeat))                                                                  \
+    R(NRT_STATUS, nrt_register_async_exec_callback,                                                    \
+      (NRT_ASYNC_EXEC_STATUS_CALLBACK callback, void *params), (callback, params))                     \
+    R(NRT_STATUS, nrt_async_drain_queued_execs, (int32_t vnc), (vnc))                                  \
+    /* collectives */                                                                                  \
+    R(NRT_STATUS, nrt_build_global_comm,                                                               \
+      (int32_t vnc, uint32_t g_device_id, uint32_t g_device_count),                                    \
+      (vnc, g_device_id, g_device_count))                                                              \
+    R(NRT_STATUS, nrt_cc_global_comm_init,                                                             \
+      (uint32_t vnc, uint32_t g_device_id, uint32_t g_device_count),                                   \
+      (vnc, g_device_id, g_device_count))                                                              \
+    R(NRT_STATUS, nrt_barrier, (int32_t vnc, uint32_t g_device_id, uint32_t g_device_count),           \
+      (vnc, g_device_id, g_device_count))                                                              \
+    R(NRT_STATUS, nrt_all_gather,                                                                      \
+      (int32_t vnc, uint32_t g_device_id, uint32_t g_device_count, uint32_t rank_input_size,           \
+       void *input, void *output),                                                                     \
+      (vnc, g_device_id, g_device_count, rank_input_size, input, output))                              \
+    /* network, device memory, send and receive, debug streams */                                      \
+    R(void *, nrt_get_libnccl_net, (int *err, char *message, size_t message_size),                     \
+      (err, message, message_size))                                                                    \
+    R(NRT_STATUS, nrt_get_attached_efa_bdf, (const void *va, char *bdf, size_t *len),                  \
+      (va, bdf, len))                                                                                  \
+    R(NRT_STATUS, nrt_get_dmabuf_fd, (uint64_t va, uint64_t size, int *fd), (va, size, fd))            \
+    R(NRT_STATUS, nrt_host_device_id_get, (int neuron_dev, uint32_t *host_device_id),                  \
+      (neuron_dev, host_device_id))                                                                    \
+    R(NRT_STATUS, nrt_host_device_id_rid_map_get, (uint32_t * count, uint32_t * map),                  \
+      (count, map))                                                                                    \
+    R(NRT_STATUS, nrt_get_hbm_mmap_va, (int device_id, int hbm_idx, void **addr, size_t *size),        \
+      (device_id, hbm_idx, addr, size))                                                                \
+    R(NRT_STATUS, nrt_get_vnc_memory_stats,                                                            \
+      (uint32_t vnc, nrt_vnc_memory_stats_t * stats, size_t size_in, size_t * size_out),               \
+      (vnc, stats, size_in, size_out))                                                                 \
+    R(NRT_STATUS, nrt_memcpy_to_device, (void *dest, const void *src, size_t size),                    \
+      (dest, src, size))                                                                               \
+    R(NRT_STATUS, nrt_set_pool_eng_ucode, (const nrt_ucode_info *info), (info))                        \
+    R(NRT_STATUS, nrt_trace_start, (bool trace_mem), (trace_mem))                                      \
+    R(NRT_STATUS, nrt_trace_stop, (const char *filename), (filename))                                  \
+    R(NRT_STATUS, nrt_async_sendrecv_get_max_num_communicators_per_lnc, (int *num), (num))             \
+    R(NRT_STATUS, nrt_async_sendrecv_get_max_num_pending_request, (int *num), (num))                   \
+    R(NRT_STATUS, nrt_async_sendrecv_init, (int lnc), (lnc))                                           \
+    R(NRT_STATUS, nrt_async_sendrecv_close, (int lnc), (lnc))                                          \
+    R(NRT_STATUS, nrt_async_sendrecv_connect,                                                          \
+      (const char *peer_ip, int peer_lnc, int lnc, nrt_async_sendrecv_comm_t **comm),                  \
+      (peer_ip, peer_lnc, lnc, comm))                                                                  \
+    R(NRT_STATUS, nrt_async_sendrecv_accept,                                                           \
+      (const char *peer_ip, int peer_lnc, int lnc, nrt_async_sendrecv_comm_t **comm),                  \
+      (peer_ip, peer_lnc, lnc, comm))                                                                  \
+    R(NRT_STATUS, nrt_async_sendrecv_test_comm, (nrt_async_sendrecv_comm_t * comm, bool *done),        \
+      (comm, done))                                                                                    \
+    R(NRT_STATUS, nrt_async_sendrecv_send_tensor,                                                      \
+      (nrt_tensor_t * tensor, size_t offset, size_t length, nrt_async_sendrecv_comm_t * comm,          \
+       nrt_async_sendrecv_request_t * *request),                                                       \
+      (tensor, offset, length, comm, request))                                                         \
+    R(NRT_STATUS, nrt_async_sendrecv_recv_tensor,                                                      \
+      (nrt_tensor_t * tensor, size_t offset, size_t length, nrt_async_sendrecv_comm_t * comm,          \
+       nrt_async_sendrecv_request_t * *request),                                                       \
+      (tensor, offset, length, comm, request))                                                         \
+    R(NRT_STATUS, nrt_async_sendrecv_test_request,                                                     \
+      (nrt_async_sendrecv_request_t * request, bool *done, size_t *size), (request, done, size))       \
+    R(NRT_STATUS, nrt_async_sendrecv_flush, (int lnc), (lnc))                                          \
+    R(NRT_STATUS, nrt_debug_client_connect, (int lnc, int *stream_fd), (lnc, stream_fd))               \
+    V(nrt_debug_client_connect_close, (int stream_fd), (stream_fd))                                    \
+    R(NRT_STATUS, nrt_debug_client_read_one_event,                                                     \
+      (int stream_fd, ndebug_stream_event_header_t *header, void **payload),                           \
+      (stream_fd, header, payload))                                                                    \
+    /* device profiles */                                                                              \
+    R(NRT_STATUS, nrt_profile_start, (nrt_model_t * model, const char *filename),                      \
+      (model, filename))                                                                               \
+    R(NRT_STATUS, nrt_profile_stop, (const char *filename), (filename))                                \
+    R(NRT_STATUS, nrt_profile_continuous_options_allocate,                                             \
+      (nrt_profile_continuous_options_t * *options), (options))                                        \
+    R(NRT_STATUS, nrt_profile_continuous_options_free,                                                 \
+      (nrt_profile_continuous_options_t * options), (options))                                         \
+    R(NRT_STATUS, nrt_profile_continuous_options_set_output_dir,                                       \
+      (nrt_profile_continuous_options_t * options, const char *dir), (options, dir))                   \
+    R(NRT_STATUS, nrt_profile_continuous_start, (nrt_profile_continuous_options_t * options),          \
+      (options))                                                                                       \
+    R(NRT_STATUS, nrt_profile_continuous_save,                                                         \
+      (uint32_t vnc, nrt_profile_continuous_options_t * options), (vnc, options))                      \
+    R(NRT_STATUS, nrt_profile_continuous_stop, (void), ())                                             \
+    /* inspect: the capture that the runtime makes itself */                                           \
+    R(NRT_STATUS, nrt_inspect_begin, (void), ())                                                       \
+    R(NRT_STATUS, nrt_inspect_begin_with_options, (nrt_inspect_config_t * options), (options))         \
+    R(NRT_STATUS, nrt_inspect_stop, (void), ())                                                        \
+    R(NRT_STATUS, nrt_inspect_export, (uint64_t types), (types))                                       \
+    R(NRT_STATUS, nrt_inspect_config_allocate, (nrt_inspect_config_t * *options), (options))           \
+    R(NRT_STATUS, nrt_inspect_config_set_defaults, (nrt_inspect_config_t * options), (options))        \
+    R(NRT_STATUS, nrt_inspect_config_free, (nrt_inspect_config_t * options), (options))                \
+    R(NRT_STATUS, nrt_inspect_config_set_session_id,                                                   \
+      (nrt_inspect_config_t * options, int session_id), (options, session_id))                         \
+    R(NRT_STATUS, nrt_inspect_config_set_output_dir,                                                   \
+      (nrt_inspect_config_t * options, const char *dir), (options, dir))                               \
+    R(NRT_STATUS, nrt_inspect_config_set_sys_trace_max_events_per_nc,                                  \
+      (nrt_inspect_config_t * options, uint64_t max_events), (options, max_events))                    \
+    R(NRT_STATUS, nrt_inspect_config_set_capture_enabled_for_nc,                                       \
+      (nrt_inspect_config_t * options, uint32_t nc, bool enabled), (options, nc, enabled))             \
+    R(NRT_STATUS, nrt_inspect_config_set_capture_enabled_for_event_type_string,                        \
+      (nrt_inspect_config_t * options, const char *type, bool enabled), (options, type, enabled))      \
+    R(NRT_STATUS, nrt_inspect_config_set_device_profile_num_warmup,                                    \
+      (nrt_inspect_config_t * options, uint32_t num_warmup), (options, num_warmup))                    \
+    R(NRT_STATUS, nrt_inspect_config_set_enable_inspect,                                               \
+      (nrt_inspect_config_t * options, bool enabled), (options, enabled))                              \
+    R(NRT_STATUS, nrt_inspect_config_set_enable_inspect_on_fail,                                       \
+      (nrt_inspect_config_t * options, bool enabled), (options, enabled))                              \
+    R(NRT_STATUS, nrt_inspect_config_get_all_activity_types, (const char ***types, size_t *count),     \
+      (types, count))                                                                                  \
+    R(NRT_STATUS, nrt_inspect_config_get_enabled_activity_types,                                       \
+      (nrt_inspect_config_t * options, const char ***types, size_t *count),                            \
+      (options, types, count))                                                                         \
+    V(nrt_inspect_config_free_activity_types, (const char **types, size_t count), (types, count))      \
+    R(NRT_STATUS, nrt_inspect_config_set_activity,                                                     \
+      (nrt_inspect_config_t * options, const char *type, bool enabled), (options, type, enabled))      \
+    /* system trace */                                                                                 \
+    R(NRT_STATUS, nrt_sys_trace_config_allocate, (nrt_sys_trace_config_t * *options), (options))       \
+    V(nrt_sys_trace_config_set_defaults, (nrt_sys_trace_config_t * options), (options))                \
+    V(nrt_sys_trace_config_free, (nrt_sys_trace_config_t * options), (options))                        \
+    V(nrt_sys_trace_config_set_max_events_per_nc,                                                      \
+      (nrt_sys_trace_config_t * options, uint64_t max_events), (options, max_events))                  \
+    V(nrt_sys_trace_config_set_capture_enabled_for_nc,                                                 \
+      (nrt_sys_trace_config_t * options, uint32_t nc, bool enabled), (options, nc, enabled))           \
+    R(NRT_STATUS, nrt_sys_trace_config_set_capture_enabled_for_event_type,                             \
+      (nrt_sys_trace_config_t * options, const char *type, bool enabled),                              \
+      (options, type, enabled))                                                                        \
+    R(NRT_STATUS, nrt_sys_trace_get_event_types, (const char ***types, size_t *count),                 \
+      (types, count))                                                                                  \
+    V(nrt_sys_trace_free_event_types, (const char **types, size_t count), (types, count))              \
+    R(NRT_STATUS, nrt_sys_trace_config_get_enabled_event_types,                                        \
+      (nrt_sys_trace_config_t * options, const char ***types, size_t *count),                          \
+      (options, types, count))                                                                         \
+    R(NRT_STATUS, nrt_sys_trace_start, (nrt_sys_trace_config_t * options), (options))                  \
+    R(NRT_STATUS, nrt_sys_trace_stop, (void), ())                                                      \
+    R(NRT_STATUS, nrt_sys_trace_fetch_options_allocate,                                                \
+      (nrt_sys_trace_fetch_options_t * *options), (options))                                           \
+    V(nrt_sys_trace_fetch_options_set_defaults, (nrt_sys_trace_fetch_options_t * options),             \
+      (options))                                                                                       \
+    V(nrt_sys_trace_fetch_options_free, (nrt_sys_trace_fetch_options_t * options), (options))          \
+    V(nrt_sys_trace_fetch_options_set_max_events_per_nc,                                               \
+      (nrt_sys_trace_fetch_options_t * options, uint64_t max_events), (options, max_events))           \
+    V(nrt_sys_trace_fetch_options_set_nc_idx,                                                          \
+      (nrt_sys_trace_fetch_options_t * options, uint64_t nc_idx), (options, nc_idx))                   \
+    R(NRT_STATUS, nrt_sys_trace_fetch_events,                                                          \
+      (char **buffer, size_t *written, const nrt_sys_trace_fetch_options_t *options),                  \
+      (buffer, written, options))                                                                      \
     V(nrt_sys_trace_buffer_free, (char *buffer), (buffer))
 
 #define NRT_DECLARE_R(ret, name, params, args) ret name params;

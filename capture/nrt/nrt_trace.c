@@ -53,8 +53,9 @@
 #define MUCH        (256u << 10) /* a fetch with more bytes halves the pause */
 #define QUEUE_MAX   (64u << 20)  /* maximum bytes of copies that wait for the thread */
 #define RETRIES     8u           /* number of refused fetches after which the trace ends */
-#define REST_BYTES  (30u << 20)  /* maximum bytes of texts in one extra ring at the end */
-#define RING_BYTES  (8u << 20)
+/* maximum bytes of the extra ring that is made when the process ends */
+#define REST_BYTES (30u << 20)
+#define RING_BYTES (8u << 20)
 /* Turning recording off waits at most this long for the runtime's last events. */
 #define FLUSH_WAIT MRD_SEC
 #define ROOM_PAUSE (5 * MRD_MS)   /* time until the ring's room is checked again */
@@ -354,7 +355,7 @@ turn(long pause)
     if (mrd_rec_blob_max() == 0)
         return RING_PAUSE;
     if (!mrd_rec_blob_fits(mrd_rec_blob_max() / 2))
-        return ROOM_PAUSE; /* the runtime stores its events meanwhile */
+        return ROOM_PAUSE; /* until there is room, the runtime keeps its events */
     if ((p = fetch(&len, &status)) == NULL)
         /* A refused fetch leaves the events in the runtime, so a later fetch gets them. */
         return PAUSE_MAX;
@@ -631,7 +632,7 @@ mrd_nrt_trace_end(void)
 {
     bool join;
 
-    mrd_nrt_wait_end(); /* ends the other thread, which could begin the trace again */
+    mrd_nrt_wait_end(); /* ends the thread of nrt_wait.c, which could start the trace again */
     mrd_nrt_request_end();
     pthread_mutex_lock(&lock);
     join = runs;

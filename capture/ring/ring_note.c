@@ -26,8 +26,8 @@ print_number(mrd_print *print, int64_t v)
     mrd_print_text(print, " ");
 }
 
-/* Prints the lines of the identity by which sessions select a process. Leaves out lines that no
- * longer fit into `room` bytes. */
+/* Prints the lines of the identity by which sessions select a process. Leaves out lines that do not
+ * fit into the remaining `room` bytes. */
 static void
 print_most_important(mrd_print *print, mrd_str ident, size_t room)
 {

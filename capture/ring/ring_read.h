@@ -192,7 +192,7 @@ typedef struct {
     uint64_t reported;         /* the part of lost_total that was already returned as LOST */
     uint64_t skipped;          /* records of an unknown kind */
     mrd_dur_ns clock_error_ns; /* largest possible error of a converted time at the newest record */
-    uint32_t clock_steps;      /* how often the TSC or RAW jumped against the other clock */
+    uint32_t clock_steps;      /* number of jumps of the TSC or RAW relative to the other clock */
     mrd_local_ns newest;       /* latest time in a record that was returned; 0 if none */
 } mrd_ring_stats;
 

@@ -7,8 +7,8 @@
 #include "cli/client/cluster.h"
 #include "cli/term/table.h"
 
-/* Returns how well a session suits `use`; higher is better. "latest" is the best of all sessions
- * and, of equally good ones, the last. */
+/* Returns how well a session suits `use`; higher is better. "latest" means the session that suits
+ * best. If several sessions suit equally well, it means the last of them. */
 static int
 suits(const mrd_json *json, mrd_cluster_use use)
 {

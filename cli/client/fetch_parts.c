@@ -33,7 +33,7 @@ is_trace(const char *path)
     return first == 0x0a;
 }
 
-/* Appends the further files of the trace to the list, which has the first one already. */
+/* Appends the further files of the trace to the list, which already has its first file. */
 static mrd_err
 list_parts(const char *trace, size_t parts, mrd_json *list, mrd_why *why)
 {

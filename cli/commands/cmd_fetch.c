@@ -358,8 +358,8 @@ fetch_parts(mrd_client *client, const char *id, const char *trace, size_t parts,
     return err;
 }
 
-/* Asks the aggregator whether the profile is finished, and how many files it has. 0 files means
- * one, or unknown. */
+/* Asks the aggregator whether the profile is finished, and how many files it has. A number of 0
+ * means one file, or unknown. */
 static mrd_err
 profile_state(mrd_client *client, const char *id, bool *ret_finished, size_t *ret_parts,
               mrd_why *why)

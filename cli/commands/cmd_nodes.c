@@ -52,8 +52,8 @@ same_node(const mrd_json *list, const mrd_json *node)
     return NULL;
 }
 
-/* Returns the time from the node's counts in the earlier answer to those in the new one, in ns by
- * the node's clock. */
+/* Returns the time in ns, by the node's clock, from the node's counts in the earlier answer to its
+ * counts in the new answer. */
 static mrd_dur_ns
 passed_of(const mrd_json *node, const mrd_json *before)
 {

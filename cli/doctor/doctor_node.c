@@ -110,7 +110,7 @@ is_agent(const mrd_doctor *doctor, const char *pid)
     char rest[300], path[1024], comm[64];
 
     snprintf(rest, sizeof(rest), "/%s/comm", pid);
-    /* the kernel keeps 15 characters of a name, so this one is complete */
+    /* the kernel keeps 15 characters of a name, so "meridian-agent" (14 characters) is complete */
     return mrd_file_line(mrd_doctor_proc(doctor, rest, path), comm, sizeof(comm)) &&
            strcmp(comm, "meridian-agent") == 0;
 }

@@ -166,7 +166,7 @@ note_collective(mrd_alignment *alignment, const mrd_event *ev, uint32_t u, mrd_c
     size_t most = alignment->options.memory / (8 * sizeof(sighting));
 
     if (ev->ts.ns < 0 || mrd_event_end(ev).ns > MRD_COLL_TIME_MAX) {
-        alignment->wrong++; /* such a time is not a time of any clock */
+        alignment->wrong++; /* no clock shows such a time, so the collective is counted as wrong */
         return MRD_OK;
     }
     if (alignment->n_seen >= (most < OBS_MIN ? OBS_MIN : most)) {

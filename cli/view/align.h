@@ -12,9 +12,9 @@
  *                clock of the first unit. The sources that this file opens have this clock.
  *
  * A unit is left out if its sequence of collectives differs, if it fits at several positions, or if
- * its ends do not coincide with others. It keeps its own clock, and a note names it with the
- * reason. If no majority of units fits, the alignment is refused. The result is then the same as
- * with `none`.
+ * its collectives do not end at the same times as those of other units. It keeps its own clock, and
+ * a note names it with the reason. If no majority of units fits, the alignment is refused. The
+ * result is then the same as with `none`.
  *
  * Durations and the order inside a unit never change. Device profiles keep their own time.
  *

@@ -118,10 +118,10 @@ typedef struct {
     /* For each part of a step: the change of its time on this rank, minus the change on the median
      * rank. Positive means in the same direction as the change of the step. */
     double part_change[MRD_DIFF_PARTS];
-    /* True if this rank explains the change of the step: the other ranks wait for it, or no longer
-     * do. `beyond` is how much more its time changed than the time of the median rank, in ns.
-     * `beyond` is at least half of the step's change. Unless `part` is MRD_DIFF_TRANSFER, `beyond`
-     * is also more than chance explains. */
+    /* True if this rank explains the change of the step: the other ranks wait for it in the new
+     * runs, or waited for it in the base. `beyond` is how much more its time changed than the time
+     * of the median rank, in ns. `beyond` is at least half of the step's change. Unless `part` is
+     * MRD_DIFF_TRANSFER, `beyond` is also more than chance explains. */
     bool is_cause;
     double beyond;
     mrd_diff_part part; /* the part that changed most; only valid if is_cause is set */

@@ -478,7 +478,8 @@ rank_add(work *w, int64_t rank)
     double half;
 
     diff_rank->rank = rank;
-    /* the last part is MRD_DIFF_OWN, the sum of the others, so `own` keeps that one */
+    /* the loop ends with MRD_DIFF_OWN, the sum of the other parts, so that `own` then holds this
+     * sum */
     for (unsigned k = 0; k <= MRD_DIFF_OWN && err == MRD_OK; k++) {
         err = rank_compare(w, rank, false, (mrd_diff_part) k, &diff_rank->own, &half);
         diff_rank->part_change[k] = direction(w) * diff_rank->own.change;

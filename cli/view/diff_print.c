@@ -242,7 +242,8 @@ print_name(const mrd_diff_row *row, size_t width, bool pad)
     mrd_buf_fini(&cell);
 }
 
-/* Prints the ranks that the others wait for, or no longer do. Returns true if there are any. */
+/* Prints the ranks for which the others wait in the new runs, or waited in the base. Returns true
+ * if there are any. */
 static bool
 print_slow_ranks(const mrd_diff *diff)
 {
