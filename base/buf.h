@@ -105,7 +105,7 @@ mrd_buf_text(mrd_buf *buf, const char *text)
     mrd_buf_add(buf, text, strlen(text));
 }
 void mrd_buf_fmt(mrd_buf *buf, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Append decimal integers. They are faster than printf. */
+/* Append decimal integers. These functions are faster than mrd_buf_fmt. */
 void mrd_buf_u64(mrd_buf *buf, uint64_t v);
 void mrd_buf_i64(mrd_buf *buf, int64_t v);
 /* Appends a NUL that len does not count, and returns the text. Returns "" after a failure. */

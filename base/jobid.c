@@ -196,7 +196,7 @@ mrd_jobid_matches(const mrd_jobid *id, mrd_str key, mrd_str wanted)
     return mrd_str_is(key, "job") && is_array_task(id, wanted);
 }
 
-/* ---- Which job it is ---- */
+/* ---- The key that identifies a job ---- */
 
 static bool
 is_among(const char *const *keys, mrd_str key)

@@ -16,7 +16,7 @@ static const mrd_dur_ns bounds[MRD_METRICS_BOUNDS] = {
     100 * MRD_MS, 250 * MRD_MS,   MRD_SEC / 2, MRD_SEC,     5 * MRD_SEC / 2, 10 * MRD_SEC,
 };
 
-/* ---- Which format ---- */
+/* ---- Choosing the format ---- */
 
 /* Returns the quality in an element of an Accept header, such as 0.5 in "type;a=b;q=0.5". It is 1
  * if none is given. */
@@ -156,7 +156,7 @@ mrd_metrics_text_end(mrd_metrics_text *text)
         mrd_buf_text(text->to, "# EOF\n");
 }
 
-/* ---- The process ---- */
+/* ---- Metrics of this process ---- */
 
 uint64_t
 mrd_resident_bytes(void)

@@ -82,8 +82,8 @@ struct mrd_http_request {
     mrd_http_request *next, **link;
     /* time at which the request resumes if mrd_httpd_wake is not called earlier */
     mrd_local_ns wake_at;
-    /* time until which the request may wait for the identification of its caller; 0 if it has not
-     * waited for it */
+    /* time until which the request may wait for the identification of its caller; 0 if the request
+     * has not waited for that */
     mrd_local_ns hold_end;
     mrd_local_ns waits_since; /* when the request first waited for an answer; 0 means never */
     http_stream *stream; /* the request waits for the first bytes of this stream, if not NULL */

@@ -193,7 +193,7 @@ mrd_timex_of(const struct timex *tx, int state)
     };
 }
 
-/* ---- Reading ---- */
+/* ---- Reading all clocks ---- */
 
 struct mrd_hostclock {
     const uint8_t *vm; /* the mapped page, or NULL if absent */

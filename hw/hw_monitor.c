@@ -184,7 +184,7 @@ mrd_hw_monitor_parse(mrd_str line, mrd_hw_table *table, mrd_local_ns at, mrd_why
     return MRD_OK;
 }
 
-/* ---- The child ---- */
+/* ---- The child process that runs neuron-monitor ---- */
 
 static mrd_err
 start(monitor *m, mrd_why *why)

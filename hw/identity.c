@@ -14,7 +14,7 @@
 #include "hw/hw_table.h"
 #include "hw/proc.h"
 
-/* ---- The node ---- */
+/* ---- Identity of the node ---- */
 
 static bool
 plain_id(mrd_str text)
@@ -110,7 +110,7 @@ mrd_node_identify(const mrd_node_options *options, mrd_node_identity *ret_node, 
     return MRD_OK;
 }
 
-/* ---- A process ---- */
+/* ---- Identity of a process ---- */
 
 void
 mrd_ident_init(mrd_ident *id)

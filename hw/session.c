@@ -183,7 +183,7 @@ helper_sample(part *p, mrd_local_ns deadline, mrd_why *why)
     return err;
 }
 
-/* ---- Create ---- */
+/* ---- Creating a session ---- */
 
 static bool
 is_pattern(const char *name)
@@ -433,7 +433,7 @@ mrd_hw_session_counter(const mrd_hw_session *session, size_t i)
     return &session->counters[i];
 }
 
-/* ---- Start, poll, stop ---- */
+/* ---- Starting, polling and stopping a session ---- */
 
 static mrd_err
 part_sample(part *p, mrd_local_ns deadline, mrd_why *why)

@@ -61,7 +61,7 @@ name_check(const char *instance, mrd_why *why)
                        instance);
 }
 
-/* ---- PEM ---- */
+/* ---- Reading and writing PEM ---- */
 
 static mrd_err
 key_load(const char *path, EVP_PKEY **ret_key, mrd_why *why)
@@ -201,7 +201,7 @@ common_name(const X509_NAME *subject, char to[MRD_CSR_INSTANCE])
     return true;
 }
 
-/* ---- On the node ---- */
+/* ---- Functions for the node ---- */
 
 static mrd_err
 key_make(const char *path, EVP_PKEY **ret_key, mrd_why *why)

@@ -18,7 +18,7 @@
 /* size of a buffer for a common name, which has at most 64 characters */
 #define MRD_CSR_INSTANCE 65
 
-/* ---- On the node ---- */
+/* ---- Functions for the node ---- */
 
 /* Appends a signing request (PEM) for the key in the file key_path. If the file does not exist,
  * makes a key and stores it there with mode 0600. Errors: INVALID (the name or the key), DENIED
@@ -34,7 +34,7 @@ mrd_err mrd_csr_period(mrd_str cert, mrd_wall_ns *ret_from, mrd_wall_ns *ret_to,
  * `instance`. */
 mrd_err mrd_csr_fits(mrd_str cert, const char *key_path, const char *instance, mrd_why *why);
 
-/* ---- At the authority ---- */
+/* ---- Functions for the authority ---- */
 
 typedef struct mrd_signer mrd_signer;
 

@@ -214,7 +214,7 @@ field(work *w, const char *name, const char *path)
     return made(w, text);
 }
 
-/* ---- One container ---- */
+/* ---- Changing one container ---- */
 
 /* Returns the reason why the container cannot be recorded, or NULL if it can. */
 static const char *
@@ -306,7 +306,7 @@ rings_patch(work *w, const mrd_json *spec, const char *which, const bool *record
     }
 }
 
-/* ---- Which containers ---- */
+/* ---- Choosing the containers to record ---- */
 
 static bool
 has_devices(const mrd_json *container)
@@ -372,7 +372,7 @@ containers_patch(work *w, const mrd_json *list, const char *wanted)
              wanted);
 }
 
-/* ---- The pod ---- */
+/* ---- Changing the pod ---- */
 
 static const char *
 text_at(work *w, const mrd_json *pod, const char *part, const char *key)

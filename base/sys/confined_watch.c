@@ -58,7 +58,7 @@ typedef struct {
     mrd_confined_report report;
 } watch;
 
-/* ---- The program ---- */
+/* ---- Starting the program ---- */
 
 #ifndef LANDLOCK_ACCESS_FS_REFER
 #define LANDLOCK_ACCESS_FS_REFER (1ull << 13)
@@ -186,7 +186,7 @@ start(watch *w)
     return w->not_run == 0;
 }
 
-/* ---- Watching ---- */
+/* ---- Watching the program ---- */
 
 static void
 hear(watch *w)

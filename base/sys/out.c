@@ -131,7 +131,7 @@ make_dirs(const char *path, bool durable, mrd_why *why)
     return err;
 }
 
-/* ---- Removing ---- */
+/* ---- Removing directory trees and temporary files ---- */
 
 #define LEVELS_MAX 16 /* limit on directories open at once */
 

@@ -65,7 +65,7 @@ mrd_cluster_sleep(mrd_dur_ns dur_ns)
         (void) nanosleep(&t, NULL);
 }
 
-/* ---- The frame of a subcommand ---- */
+/* ---- Running a subcommand ---- */
 
 static int
 run_command(void *self, const mrd_strlist *words)

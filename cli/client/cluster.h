@@ -16,7 +16,7 @@
 #include "cli/term/table.h"
 #include "trace/model/sink.h"
 
-/* ---- The frame of a subcommand ---- */
+/* ---- Running a subcommand ---- */
 
 /* Describes a subcommand that talks to the aggregator. mrd_cluster_main() parses the options into
  * `settings`, connects and calls `run`, which prints the result. `settings` are zero at first, and

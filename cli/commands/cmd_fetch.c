@@ -302,8 +302,8 @@ unpack(const char *archive, const mrd_sink_ops *ops, const char *dir, mrd_json *
     return err;
 }
 
-/* Returns EXISTS if the output of this format exists already. That is a file, or a directory with a
- * manifest. */
+/* Returns EXISTS if the output of this format exists already. The output is a file, or a directory
+ * with a manifest. */
 static mrd_err
 taken(const mrd_sink_ops *ops, const char *dir, mrd_why *why)
 {

@@ -1,5 +1,5 @@
 /* `meridian models [SESSION]`: lists the models that are loaded on the cluster now, or that were
- * during a session. */
+ * loaded during a session. */
 #include <stdio.h>
 #include <string.h>
 

@@ -125,7 +125,7 @@ completed(void *cls, struct MHD_Connection *connection, void **state,
     (void) connection;
     if (*state == (void *) (intptr_t) REQ_FILE && how == MHD_REQUEST_TERMINATED_COMPLETED_OK &&
         write(s->wake, "", 1) != 1)
-        return; /* if the pipe is full, the main thread wakes up anyway */
+        return; /* a full pipe already wakes the main thread */
 }
 
 /* Makes a URL path like "/trace.pftrace" from the last component of a file path. */

@@ -97,7 +97,7 @@ in_folders(const char *list, const char *name, char path[1024])
     "/opt/aws/neuron/lib:/usr/local/lib:/usr/lib:/usr/lib64:/lib:/usr/lib/x86_64-linux-gnu:/usr/"  \
     "lib/aarch64-linux-gnu"
 
-/* ---- Do runtime and driver fit? -------------------------------------------------------------- */
+/* ---- Compatibility of runtime and driver ----------------------------------------------------- */
 
 typedef struct {
     unsigned major, minor;

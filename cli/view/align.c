@@ -16,7 +16,7 @@
 #define OBS_MIN     65536
 #define LEFT_NAMED  3 /* maximum number of clocks in a message; the notes name all of them */
 
-/* ---- Units ---- */
+/* ---- Units: processes that share a clock ---- */
 
 static mrd_str
 base_name(mrd_str path)
@@ -132,7 +132,7 @@ mrd_alignment_unit_of(const mrd_alignment *alignment, mrd_track_id track)
     return alignment->unit_of[mrd_catalog_borrow_track(alignment->cat, track)->process];
 }
 
-/* ---- The pass over the streams ---- */
+/* ---- Reading all streams once ---- */
 
 static void
 note_time(presence *at, const mrd_event *ev)
@@ -663,7 +663,7 @@ by_collectives(mrd_alignment *alignment, mrd_clock_info *clocks, mrd_why *why)
     return err == MRD_OK ? MRD_OK : mrd_align_no_memory(why);
 }
 
-/* ---- The whole alignment ---- */
+/* ---- Aligning all units ---- */
 
 static void
 label(mrd_alignment *alignment, const mrd_clock_info *clocks)

@@ -304,7 +304,7 @@ mean_of(const work *w, const entry *group, size_t n, bool now, size_t run, size_
     return v;
 }
 
-/* ---- The rank that the others wait for ---- */
+/* ---- The rank for which the others wait ---- */
 
 const char *
 mrd_diff_part_text(mrd_diff_part part)

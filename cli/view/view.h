@@ -1,6 +1,6 @@
 /*
  * cli/view/view.h - `meridian view` as a function: reads traces, aligns them and writes outputs.
- * Other commands that do the same use it (`meridian report`).
+ * `meridian report` also uses this function.
  */
 #ifndef MRD_CLI_VIEW_VIEW_H
 #define MRD_CLI_VIEW_VIEW_H
