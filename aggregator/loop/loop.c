@@ -17,14 +17,14 @@
 #define VIEWER_EVERY (10 * MRD_SEC)
 /* interval of log lines about connections that use too much memory */
 #define UNACCEPTED_EVERY (60 * MRD_SEC)
-/* Interval of removing artifacts that no session lists. It is done periodically, because abandoned
- * uploads expire without an event. */
+/* Interval of removing artifacts that no session lists. They are removed periodically, because no
+ * event shows that an upload was abandoned. */
 #define SWEEP_EVERY (600 * MRD_SEC)
 /* interval of attempts to load sessions that could not be read */
 #define UNREAD_EVERY (10 * MRD_SEC)
 /* maximum number of inbox items that run before the next agent's request is handled */
 #define TURN_MAX 256
-/* Age up to which readers get an existing copy of a session instead of a new one. */
+/* Maximum age of a copy of a session that is given to readers. Then a new copy is made. */
 #define VIEW_AGE (100 * MRD_MS)
 
 mrd_core_time
@@ -85,8 +85,8 @@ typedef struct {
     mrd_loop_item item;
     mrd_loop_fn *fn;
     void *arg;
-    /* If true, the core answers the command, now or later. If false, the command is answered as
-     * soon as `fn` has returned. */
+    /* If true, the core answers the command, now or later. If false, the waiting thread continues
+     * as soon as `fn` has returned. */
     bool answers;
     mrd_loop_waiter waiter;
 } call;
@@ -117,7 +117,8 @@ static void
 run_call(mrd_loop *loop, mrd_loop_item *item)
 {
     call *c = (call *) item;
-    /* A multiple of MRD_REQUESTS_MAX, which is never the ticket of an agent's request. */
+    /* The ticket is a multiple of MRD_REQUESTS_MAX, which is never the ticket of an agent's
+     * request. */
     uint64_t ticket = ++loop->last_ticket * MRD_REQUESTS_MAX;
 
     pthread_mutex_lock(&loop->lock);
@@ -444,8 +445,8 @@ mrd_loop_open(const mrd_loop_options *options, mrd_loop **ret_loop, mrd_why *why
     return err;
 }
 
-/* Closes the inbox, and ends the wait of all threads that wait for an answer. They and later
- * callers get the error CLOSED. */
+/* Closes the inbox, and wakes all threads that wait for an answer. These threads and later callers
+ * get the error CLOSED. */
 static void
 close_inbox(mrd_loop *loop)
 {

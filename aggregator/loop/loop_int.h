@@ -59,7 +59,7 @@ struct mrd_loop {
     char id[40]; /* random id of this run of the aggregator */
     mrd_buf reply, repacked;
     mrd_local_ns next_tick, next_look, next_sweep, next_viewer, next_unread;
-    /* numbers of closed connections in the last log line about them */
+    /* numbers of connections that the server had closed at the last log line about them */
     uint64_t refused, unaccepted;
     mrd_local_ns next_unaccepted; /* no log line about closed connections before this time */
     mrd_session_view *views[16];
@@ -98,7 +98,8 @@ void mrd_loop_reply(mrd_loop *loop, uint64_t ticket, uint8_t type, const void *m
 
 /* Carries out all effects that the last input left (loop_effects.c). */
 void mrd_loop_carry(mrd_loop *loop);
-/* Joins the probes in clock data and encodes it for storage into loop->repacked. */
+/* Completes the probes in clock data with the times of the time server, and encodes the data for
+ * storage into loop->repacked. */
 mrd_err mrd_loop_clock_data(mrd_loop *loop, mrd_node *node, mrd_frame *frame, mrd_bytes data,
                             mrd_why *why);
 
@@ -112,8 +113,8 @@ mrd_err mrd_loop_open_services(mrd_loop *loop, mrd_why *why);
 void mrd_loop_save(mrd_loop *loop, mrd_session_view *view, uint64_t session, uint64_t version);
 /* queues a write of nodes.json, and takes ownership of the text */
 void mrd_loop_save_nodes(mrd_loop *loop, mrd_buf *text, bool durable);
-/* Queue the result of work that could not be passed to a thread. The core then sees the same result
- * as from the thread. */
+/* Queue the result "failed" of work that could not be passed to a thread. The core then receives
+ * this result in the same way as from the thread. */
 void mrd_loop_stored(mrd_loop *loop, uint64_t ticket, const mrd_why *failed);
 void mrd_loop_not_merged(mrd_loop *loop, uint64_t session);
 void mrd_loop_not_converted(mrd_loop *loop, const mrd_conversion_of *of);

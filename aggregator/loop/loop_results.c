@@ -610,7 +610,8 @@ note_of(notes *to, const mrd_session *session)
     if (to->n > 0 && to->v[to->n - 1].session == session->id)
         return &to->v[to->n - 1];
     if (!MRD_VEC_NEXT(to->v, to->n))
-        /* Out of memory: the file gets no log entry now. Its next announcement tries again. */
+        /* Out of memory, so the file gets no log entry now. When an agent announces the file again,
+         * the entry is tried again. */
         return NULL;
     note = &to->v[to->n++];
     *note = (mrd_artifact_note){ .session = session->id };

@@ -1,7 +1,8 @@
 /*
  * aggregator/loop/messages.h - encodes effects of the core as messages of proto/meridian.proto
  *
- * Threads  The functions have no state. Only one thread may use an mrd_control_message.
+ * Threads  Any thread may call the functions. Only one thread at a time may use an
+ *          mrd_control_message.
  */
 #ifndef MRD_AGGREGATOR_LOOP_MESSAGES_H
 #define MRD_AGGREGATOR_LOOP_MESSAGES_H

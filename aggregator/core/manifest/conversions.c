@@ -185,7 +185,9 @@ complete(mrd_core *core, mrd_session *session, const mrd_conversion *conversion)
             strcmp(artifact->instance_id, conversion->instance_id) != 0)
             continue;
         artifact->complete = artifact->logged =
-            true; /* true without an entry in artifacts.log, because the manifest lists the file */
+            /* `logged` is set without an entry in artifacts.log, because the manifest lists the
+             * file */
+            true;
         mrd_stored_files_grown(&core->files, artifact->sha256, artifact->size);
     }
 }
@@ -254,7 +256,7 @@ mrd_core_conversion_ended(mrd_core *core, mrd_core_time now, const mrd_conversio
         mrd_session_copy_again(session);
     mrd_session_touch(session);
     mrd_core_save(core, session);
-    /* WAITING means that the aggregator shuts down, so no other conversion is started */
+    /* the state WAITING means that the aggregator shuts down, so no other conversion is started */
     if (end->state != MRD_CONVERT_WAITING)
         mrd_session_convert(core, session);
 }
@@ -334,7 +336,7 @@ mrd_core_convert_again(mrd_core *core, mrd_core_time now, uint64_t ticket, uint6
     mrd_session_copy_again(session);
     mrd_session_touch(session);
     if (mrd_core_await(core, ticket, session, again) != MRD_OK)
-        /* too many commands wait for a manifest, so answer this one at once */
+        /* too many commands wait for a manifest, so this command is answered at once */
         mrd_core_answer(core, ticket, NULL, again);
     mrd_session_convert(core, session);
     mrd_core_save(core, session);
@@ -382,9 +384,9 @@ mrd_conversions_json(const mrd_session *session)
     return json;
 }
 
-/* Sets the state of a loaded conversion after a restart. An unfinished one is pending again, or has
- * failed if MRD_CONVERSION_RUNS attempts were interrupted. If the export lacks the new result, the
- * session is exported again. */
+/* Sets the state of a conversion that was loaded from the manifest after a restart. An unfinished
+ * conversion runs again, or has failed if MRD_CONVERSION_RUNS runs were interrupted. If the
+ * session's export lacks the result, the session is exported again. */
 static void
 resume(const mrd_core *core, mrd_session *session, mrd_conversion *conversion)
 {

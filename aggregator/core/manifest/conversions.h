@@ -50,7 +50,7 @@ typedef struct {
 void mrd_core_conversion_ended(mrd_core *core, mrd_core_time now, const mrd_conversion_of *of,
                                const mrd_conversion_end *end);
 /* Handles that a viewer was installed while the aggregator runs. `at_once` is the maximum number of
- * concurrent conversions. Conversions in state "not-installed" become pending. */
+ * concurrent conversions. Conversions in state "not-installed" wait for the viewer again. */
 void mrd_core_viewer_found(mrd_core *core, mrd_core_time now, int64_t at_once);
 /* Makes conversions of a session pending again if they failed, had no viewer, or are done with a
  * message. Answers the command `ticket`. Errors: NOTFOUND, STATE. */

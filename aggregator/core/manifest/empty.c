@@ -1,5 +1,5 @@
-/* Loads and stores how many events each node had to record. Explains why a finished session has no
- * events except counters. */
+/* Counts how many events each node had to record (its tally), and stores these numbers in the
+ * manifest. Explains why a finished session has no events except samples of counters. */
 #include "aggregator/core/manifest/empty.h"
 
 #include <inttypes.h>
@@ -40,8 +40,9 @@ max_of(unsigned a, unsigned b)
     return a > b ? a : b;
 }
 
-/* Takes the numbers of events from a heartbeat. If a number is lower than before, the agent was
- * restarted. Then the previous numbers are added to `before`. */
+/* Takes the numbers of events from a heartbeat. A number that is lower than in the previous
+ * heartbeat shows that the agent was restarted. Then the numbers of the previous heartbeat are
+ * added to the sums in `before`. */
 void
 mrd_part_tally(mrd_part *part, const Mrd__SessionTally *tally)
 {
@@ -230,12 +231,12 @@ mrd_session_is_empty(const mrd_session *session, char text[MRD_WHY_MAX])
     sums all;
 
     if ((session->state != MRD_SESSION_MERGING && session->state != MRD_SESSION_COMPLETE) ||
-        session->n_artifacts > 0) /* not empty, because the session has files */
+        session->n_artifacts > 0) /* a session with files is not empty */
         return false;
     all = sum(session);
     if (wants_counters(session, all.events))
         return false;
-    /* counts only sent events of a flight recorder, because it keeps its events until a trigger */
+    /* for a flight recorder, only events that were sent count, because it discards all others */
     if (all.known && !mrd_session_is_recorder(session) ? all.chosen > 0 : all.events > 0)
         return false;
     who_was_meant(&session->select, who, sizeof(who));

@@ -37,10 +37,10 @@ epochs_json(const mrd_part *part, uint64_t *ret_missing)
     return json;
 }
 
-/* Writes how much of the session a node recorded. The session lasts from its start to its stop, or
- * to `now`. A node covers less if it joined late, refused or was lost. A start within COVER_SLACK
- * after the session's start counts as equal to it. covered_ns, paused_ns and not_recorded_ns add up
- * to the time from covered_from to covered_to. */
+/* Writes which part of the session's time a node recorded (its coverage). The session lasts from
+ * its start to its stop, or to `now` if it still records. A node covers less if it joined late,
+ * refused or was lost. A start within COVER_SLACK after the session's start counts as equal to it.
+ * covered_ns, paused_ns and not_recorded_ns add up to the time from covered_from to covered_to. */
 static void
 put_coverage(const mrd_session *session, const mrd_part *part, mrd_sess_ns now, mrd_json *json)
 {
@@ -366,9 +366,10 @@ unread_text(const mrd_part *part, char text[MRD_WHY_MAX])
     return mrd_unread_text(&part->unread, text);
 }
 
-/* Writes why a finished session may be incomplete. Only the first reason is given, for the first
- * node with it. The order is: the agent did not read everything, the store lost events, the agent's
- * counts may lack events, the session selected no process. Returns false if none applies. */
+/* Writes why a finished session may be incomplete. Writes only the first of these reasons that
+ * applies, for the first node to which it applies. The order is: the agent did not read everything,
+ * the store lost events, the agent's counts may lack events, the session selected no process.
+ * Returns false if no reason applies. */
 static bool
 not_whole(const mrd_session *session, char text[MRD_WHY_MAX])
 {

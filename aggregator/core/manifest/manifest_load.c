@@ -30,8 +30,8 @@ part_clock_load(mrd_part *part, const mrd_json *json)
     part->has_reading = mrd_host_reading_load(&part->reading, mrd_json_get(json, "host"));
 }
 
-/* Loads the epochs (numberings) of the agent's spools, as the agent reported them. Which of their
- * frames are stored is known when the journal is read. */
+/* Loads what the agent reported about its spools (disk queues). Each spool has a number, its epoch.
+ * Which of its frames are stored is known only after the journal is read. */
 static void
 epochs_load(mrd_part *part, const mrd_json *list)
 {
@@ -109,8 +109,8 @@ part_load(mrd_core *core, mrd_session *session, const mrd_json *json, mrd_why *w
 
 /* ---- Artifacts ---- */
 
-/* Returns true if the file comes from a conversion that is incomplete. Such a file is not listed,
- * because the conversion runs again. */
+/* Returns true if the file comes from an unfinished conversion. Such a file is not listed, because
+ * the conversion runs again and makes the file again. */
 static bool
 is_half_made(const mrd_session *session, const mrd_listed_artifact *artifact)
 {
@@ -171,8 +171,8 @@ artifact_load(mrd_core *core, mrd_session *session, const mrd_json *json, bool o
 }
 
 /* Loads the artifacts of the manifest, then the newer ones of artifacts.log. After a failed sync,
- * the last entries of the log may be only in the page cache. If they get lost, the files are
- * uploaded and entered again. */
+ * the last entries of the log may be only in the page cache. If these entries get lost, the agents
+ * upload the files again. */
 static void
 artifacts_load(mrd_core *core, mrd_session *session, const mrd_json *list, const mrd_json *log)
 {
@@ -346,8 +346,8 @@ export_load(mrd_session *session, const mrd_json *json)
 }
 
 /* Loads the last merge of a complete session. If the merge was interrupted, its profile is
- * incomplete, and the session is merged again. The new merge begins when a manifest that says so is
- * on disk. */
+ * incomplete, and the session is merged again. The new merge begins when a manifest with this
+ * decision is on disk. */
 static void
 merge_load(mrd_session *session, const mrd_json *json)
 {
@@ -367,8 +367,9 @@ merge_load(mrd_session *session, const mrd_json *json)
             (mrd_merge_job){ .state = MRD_MERGE_WAITING, .after = session->save.version };
 }
 
-/* Decides how an unfinished session continues after a restart. A session that was arming starts
- * after agents had time to reconnect. It fails if it is older than RESUME_MAX. */
+/* Decides how an unfinished session continues after a restart of the aggregator. If the session's
+ * nodes were still being prepared (arming), agents get time to reconnect before the session starts.
+ * If such a session is older than RESUME_MAX, it fails. */
 static void
 resume(mrd_core *core, mrd_session *session)
 {
@@ -433,7 +434,7 @@ session_load(mrd_core *core, const mrd_json *json, const mrd_json *log, mrd_sess
         err = part_load(core, session, mrd_json_at(nodes, i), why);
     acknowledged_load(session, mrd_json_get(json, "triggers"));
     resume(core, session);
-    /* the manifest on disk is current, except for what resume() has changed */
+    /* the manifest on disk has this state, except for what resume() has changed */
     session->save.durable = session->save.tried = session->save.version;
     mrd_session_touch(session);
     if (session->state == MRD_SESSION_COMPLETE && mrd_json_get(json, "profile") != NULL)
@@ -473,9 +474,9 @@ mrd_core_load_session(mrd_core *core, uint64_t id, const mrd_json *manifest,
     return err;
 }
 
-/* Compares a node's part of the session with the node's journal. Events that only the manifest
- * counts are damage. The journal may have more events than the manifest, because a flushed node can
- * send again (begins_again in frames.c). */
+/* Compares a node's part of the session with the node's journal. If the manifest counts more events
+ * than the journal contains, the missing events are recorded as damage. The journal may have more
+ * events than the manifest, because a flushed node can send again (begins_again in frames.c). */
 void
 mrd_core_part_read(mrd_core *core, mrd_session *session, mrd_part *part)
 {

@@ -1,5 +1,6 @@
-/* Writes and loads the registry of nodes, nodes.json. It lets a restarted aggregator report nodes
- * that do not reconnect. After a crash, the times when nodes were last seen may be 30 s too old. */
+/* Writes and loads the registry of nodes, nodes.json. With the registry, a restarted aggregator can
+ * report nodes that do not reconnect. The file also has the time when each node was last seen.
+ * After a crash these times may be 30 s too old. */
 #include "aggregator/core/manifest/manifest.h"
 
 #include "aggregator/core/common/text.h"
@@ -34,7 +35,9 @@ load_one(mrd_core *core, const entry *item)
 
     if (!mrd_instance_id_valid(mrd_str_of(id)) || mrd_nodes_by_id(&core->nodes, id) != NULL ||
         ago >= core->limits.node_forget)
-        return MRD_OK; /* left out, because no session expects the node any more */
+        /* the node is not loaded, because it was not seen for `node_forget` and no session expects
+         * it */
+        return MRD_OK;
     if ((node = mrd_nodes_add(&core->nodes, id, core->now.local)) == NULL)
         return MRD_NOMEM;
     node->key = mrd_agent_key(mrd_str_of(id));

@@ -4,7 +4,8 @@
 
 #include "aggregator/core/common/text.h"
 
-/* how often nodes.json is written if only the times change when nodes were last seen */
+/* interval of writing nodes.json if nothing has changed in it except the times when nodes were last
+ * seen */
 #define NODES_EVERY (30 * MRD_SEC)
 
 static void
@@ -114,9 +115,9 @@ mrd_core_await_failed(mrd_core *core, uint64_t ticket, const mrd_why *why)
     }
 }
 
-/* Ends one entry of a command. A command has an entry for each session that it concerns. If the
- * entry failed, the error is passed on to the other entries. Answers the command after its last
- * entry. */
+/* Ends one entry of a command. A command has one entry for each session that it changes. If an
+ * entry has failed, its error is copied to the command's other entries. The command is answered
+ * when its last entry ends. */
 static void
 finish(mrd_core *core, mrd_waiting_command *command, mrd_err err, const char *text)
 {

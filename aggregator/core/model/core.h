@@ -21,7 +21,7 @@
 
 typedef struct mrd_core mrd_core;
 
-/* The aggregator's clocks at an input. */
+/* Readings of the aggregator's two clocks at the time of an input. */
 typedef struct {
     mrd_local_ns local;
     mrd_wall_ns wall;
@@ -81,8 +81,8 @@ void mrd_core_stored(mrd_core *core, mrd_core_time now, uint64_t ticket, const m
 uint32_t mrd_core_rate_wait(mrd_core *core, mrd_core_time now, mrd_node *node, size_t bytes);
 /* Counts that a limit delayed a node. Used for limits that the core does not check itself. */
 void mrd_core_limited(mrd_core *core, mrd_core_time now, mrd_node *node, mrd_limit_kind kind);
-/* Both functions refuse a frame permanently. Call mrd_core_bad_frame if the frame could not be
- * decoded. */
+/* Both functions refuse a frame finally, so that the agent does not send it again. Call
+ * mrd_core_bad_frame if the frame could not be decoded. */
 void mrd_core_refuse_frame(mrd_core *core, mrd_core_time now, uint64_t ticket, const mrd_why *why);
 void mrd_core_bad_frame(mrd_core *core, mrd_core_time now, uint64_t ticket, const mrd_why *why);
 
@@ -113,8 +113,8 @@ void mrd_core_exported(mrd_core *core, mrd_core_time now, uint64_t session, uint
 void mrd_core_export_stalled(mrd_core *core, mrd_core_time now, uint64_t session,
                              const char *target, mrd_dur_ns quiet);
 void mrd_core_measured(mrd_core *core, mrd_core_time now, uint64_t session, uint64_t bytes);
-/* Handles that the session's directory was removed (`failed` is NULL) or could not be removed. The
- * core tries again later. */
+/* Handles that the session's directory was removed (`failed` is NULL) or could not be removed.
+ * After a failure, the core requests the removal again later. */
 void mrd_core_removed(mrd_core *core, mrd_core_time now, uint64_t session, const mrd_why *failed);
 /* Report the state of the disk. The owner calls one of them about once a second. mrd_core_disk gets
  * the free bytes of the store. mrd_core_store_gone reports that the store's path no longer leads to
@@ -132,8 +132,8 @@ void mrd_session_request_fini(mrd_session_request *request);
  * when the session is on disk. Errors: LIMIT, FULL, NOMEM, IO. */
 void mrd_core_start(mrd_core *core, mrd_core_time now, uint64_t ticket,
                     mrd_session_request *request);
-/* Stops a session. Errors: NOTFOUND, STATE, and errors of the disk, which do not prevent the
- * stop. */
+/* Stops a session. Errors: NOTFOUND, STATE, and errors of writing the manifest. The latter do not
+ * prevent the stop. */
 void mrd_core_stop(mrd_core *core, mrd_core_time now, uint64_t ticket, uint64_t session);
 /* A change of a session that records, as passed to mrd_core_change. */
 typedef struct {
@@ -144,12 +144,12 @@ typedef struct {
 
 /* Pauses or resumes a session, or replaces its cores and event types. Takes ownership of the
  * contents of the change in every case. Errors: NOTFOUND, STATE (not recording, or already in this
- * state), LIMIT, and errors of the disk. */
+ * state), LIMIT, and errors of writing the manifest. */
 void mrd_core_change(mrd_core *core, mrd_core_time now, uint64_t ticket, uint64_t session,
                      mrd_session_change *change);
 /* Triggers a flight recorder session: its nodes keep and send the events of the last `last`
  * nanoseconds. Session 0 means all such sessions. Answers with the id of the trigger. Errors: STATE
- * (no recorder session is running), LIMIT, NOMEM, and errors of the disk. */
+ * (no recorder session is running), LIMIT, NOMEM, and errors of writing the manifest. */
 void mrd_core_trigger(mrd_core *core, mrd_core_time now, uint64_t ticket, uint64_t session,
                       mrd_dur_ns last, const char *reason);
 void mrd_core_merge(mrd_core *core, mrd_core_time now, uint64_t ticket, uint64_t session);
@@ -160,8 +160,8 @@ void mrd_core_forget(mrd_core *core, mrd_core_time now, uint64_t ticket, mrd_str
 /* Counts the readers of a session's files. `by` is +1 when a reader opens the files and -1 when it
  * closes them. Retention does not remove the files of a session with readers. */
 void mrd_core_serve(mrd_core *core, mrd_core_time now, uint64_t session, int by);
-/* Handles that a file was added to the directory of a finished session. The size of the directory
- * is measured again. */
+/* Handles that a file was added to the directory of a finished session. The core then requests to
+ * measure the directory again. */
 void mrd_core_grew(mrd_core *core, mrd_core_time now, uint64_t session);
 
 #endif

@@ -8,8 +8,8 @@ mrd_effects_room(const mrd_effects *effects, unsigned n)
     return effects->n + n <= MRD_EFFECTS_MAX;
 }
 
-/* The large arrays of the effect are not cleared. That would cost more than all other work for an
- * acknowledgement, the most frequent effect. */
+/* The large arrays of the effect are not cleared. To clear them would take longer than all other
+ * work for an acknowledgement, which is the most frequent effect. */
 mrd_effect *
 mrd_effects_add(mrd_effects *effects, mrd_effect_kind kind)
 {

@@ -14,15 +14,15 @@
 #include "base/conf/log.h"
 
 typedef enum {
-    /* Answers to the request of a node that `ticket` identifies. Each comment lists the members of
-     * the effect that are set. */
+    /* Answers to the request of a node that `ticket` identifies. The comment of each kind lists the
+     * members of the effect that are set. */
     MRD_DO_ACK,       /* acknowledge a frame: status, err, text, retry_ms */
     MRD_DO_HEARTBEAT, /* answer a heartbeat: an ack with node, directives and estimate */
     MRD_DO_WELCOME,   /* answer a hello: node, directives. The node receives a new probe key */
     MRD_DO_REFUSE,    /* refuse a request: err, text, final */
     MRD_DO_JOB_REPLY, /* answer a job message: err, text, retry_ms, at most one directive */
     MRD_DO_DROP,      /* send no answer, so that the node's transport repeats the request */
-    /* Work for the owner. It reports the end to the core with the named function. */
+    /* Work for the owner of the core, who reports the end of the work with the named function. */
     /* append a frame to a journal and make it durable: ticket, session, part, node, frame. Ends in
      * mrd_core_stored */
     MRD_DO_APPEND,
@@ -37,7 +37,7 @@ typedef enum {
     MRD_DO_CANCEL,     /* cancel the merge or the conversions of `session` */
     /* run the conversion with the index `value` of `session`. Ends in mrd_core_conversion_ended */
     MRD_DO_CONVERT,
-    MRD_DO_MEASURE, /* measure the directory of `session`. Ends in mrd_core_measured */
+    MRD_DO_MEASURE, /* measure the size of the directory of `session`. Ends in mrd_core_measured */
     /* copy the directory of `session` to shared storage. Ends in mrd_core_exported */
     MRD_DO_EXPORT,
     MRD_DO_REMOVE, /* remove the directory of `session`. Ends in mrd_core_removed */
@@ -77,7 +77,9 @@ typedef struct {
     /* In a survey, the first directive is the question to the nodes. */
     mrd_directive directives[MRD_DIRECTIVES_MAX];
     unsigned n_directives;
-    bool unlisted; /* `directives` may lack open sessions of the node */
+    /* true if `directives` may lack open sessions of the node, because it has no room or they are
+     * not on disk yet */
+    bool unlisted;
     /* requests for stacks of processes, in the answer to a heartbeat */
     Mrd__StackRequest stacks[MRD_STACK_REQUESTS];
     unsigned n_stacks;

@@ -214,7 +214,7 @@ mrd_session_is_of_one_job(const mrd_session *session)
            by->restarts.n == 1;
 }
 
-/* Returns true if the session is for one job, but a node also recorded another one. Agents with
+/* Returns true if the session is for one job, but a node also recorded another job. Agents with
  * wire protocol 1.1 do that, because they select only by job number and user. */
 static bool
 has_foreign_job(const mrd_session *session)

@@ -91,7 +91,7 @@ typedef struct {
     char message[MRD_WHY_MAX]; /* reason of a failed merge */
 } mrd_merge_job;
 
-/* State of the session's export, a copy on shared storage (--export). */
+/* State of the session's export: its copy to shared storage (--export). */
 typedef enum {
     MRD_EXPORT_NONE,    /* no export was requested, or not yet */
     MRD_EXPORT_PENDING, /* the export waits for its turn */
@@ -129,7 +129,7 @@ typedef struct {
     mrd_strlist owner_keys;  /* SHA-256 of the tokens with which users may read the session */
 } mrd_session_job;
 
-/* A pause from `from` to `to` (0 if it lasts). Events completely inside it are not recorded. The
+/* A pause from `from` to `to` (0 while it lasts). Events completely inside it are not recorded. The
  * revisions are those of the changes that began and ended the pause; 0 if unknown. */
 #define MRD_PAUSES_MAX 64
 typedef struct {
@@ -179,7 +179,7 @@ typedef struct mrd_session {
     mrd_map part_by_id; /* maps a node's id to its index in `parts` */
     mrd_trigger *triggers;
     size_t n_triggers;
-    mrd_sess_ns report_at; /* when reports of nodes become a trigger; 0 if there are none */
+    mrd_sess_ns report_at; /* when reported incidents become one trigger; 0 if there are none */
     mrd_sess_ns report_last;
     char report[MRD_TEXT_MAX]; /* the reason of the first reported trigger */
     mrd_listed_artifact *artifacts;
@@ -224,15 +224,15 @@ mrd_err mrd_session_target_check(const mrd_session_params *params, const char *t
 mrd_err mrd_session_choose_types(mrd_session *session);
 /* true if all sessions are exported (`all`), or this one names a target */
 bool mrd_session_is_exported(const mrd_session *session, bool all);
-bool mrd_session_is_over(const mrd_session *session); /* the session is complete or failed */
-/* Returns true also if a pause was requested and has not begun. */
-bool mrd_session_is_paused(const mrd_session *session);
+bool mrd_session_is_over(const mrd_session *session);   /* the session is complete or failed */
+bool mrd_session_is_paused(const mrd_session *session); /* also if its pause has not begun yet */
 /* Gets the pauses that the part's agent confirmed, by its node's clock, and returns their number. A
  * pause ends at INT64_MAX until the agent confirmed its end. */
 size_t mrd_session_pauses(const mrd_session *session, const mrd_part *part,
                           mrd_gap ret[MRD_PAUSES_MAX]);
-bool mrd_session_is_merging(const mrd_session *session); /* NULL if the node takes no part */
-mrd_part *mrd_session_part(const mrd_session *session, const char *instance_id); /* or NULL */
+bool mrd_session_is_merging(const mrd_session *session); /* its merge waits or runs */
+/* NULL if the node takes no part */
+mrd_part *mrd_session_part(const mrd_session *session, const char *instance_id);
 /* Checks that all `nodes` took part. Errors: NOTFOUND (its message has the first absent node). */
 mrd_err mrd_session_has_nodes(const mrd_session *session, const mrd_strlist *nodes, mrd_why *why);
 /* Returns how many observations contradict the session's clocks, on arrival and in the merge. */

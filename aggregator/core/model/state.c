@@ -10,8 +10,8 @@
 #include "base/vec.h"
 
 #define CLOCK_SPARE_MAX (64 << 20)
-/* An agent should send a frame that was refused because of a full disk again within this time. If
- * none comes, the disk counts as usable again. */
+/* How long a full disk is tested. An agent whose frame was refused because of a full disk sends the
+ * frame again within this time. If no agent does, the disk counts as usable again. */
 #define DISK_TRY_LONGEST (5 * MRD_SEC)
 
 mrd_core *
@@ -65,8 +65,8 @@ mrd_core_effect(mrd_core *core)
     return NULL;
 }
 
-/* Begins the processing of an input. The caller has carried out all effects of the previous input;
- * any others would be lost. */
+/* Begins the processing of an input. The caller must have carried out all effects of the previous
+ * input, because they are discarded here. */
 void
 mrd_core_enter(mrd_core *core, mrd_core_time now)
 {
@@ -261,8 +261,8 @@ mrd_core_disk_has_room(mrd_core *core)
                     "The disk has room again, events are stored");
 }
 
-/* The disk has enough free space again. If a write failed because it was full, a single frame has
- * to test it first. */
+/* Handles that the disk has enough free space again. If a write failed before because the disk was
+ * full, a single frame has to be written as a test first. */
 static void
 seems_to_have_room(mrd_core *core)
 {

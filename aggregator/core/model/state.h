@@ -20,7 +20,7 @@ typedef struct {
         clock_absolute, clock_absolute_violations, clock_collectives, clock_collective_violations;
 } mrd_core_stats;
 
-/* A frame that is being written to disk, or a repetition of such a frame. */
+/* A frame that is being written to disk, or a repetition of such a frame by its agent. */
 typedef struct {
     /* `first` is the ticket of the frame that this frame repeats, or its own ticket */
     uint64_t ticket, first;
@@ -54,8 +54,8 @@ typedef struct {
 /* A session in the store that cannot be read. Its artifacts are kept, because it may list them. */
 typedef struct {
     uint64_t id;
-    /* A system error prevented the read, so the session may become readable later. Until then nodes
-     * keep its events. */
+    /* True if a system error prevented the read, so that the session may become readable later.
+     * Until then its nodes keep its events. */
     bool may_pass;
     char why[MRD_WHY_MAX];
 } mrd_unreadable;
@@ -91,8 +91,8 @@ struct mrd_core {
     /* `manifest_failed` is true if the last manifest could not be written. Only the first failure
      * is logged. */
     bool disk_full, manifest_failed;
-    /* True if a write failed because the disk was full. Free bytes do not prove the opposite,
-     * because a quota or a lack of inodes has the same effect. The store counts as having room
+    /* True if a write failed because the disk was full. Free bytes alone do not prove that the next
+     * write succeeds, because a quota or a lack of inodes has the same effect. The store has room
      * again when a frame was stored, or when no node sent a frame for a while. */
     bool disk_refused, disk_try; /* `disk_try` allows one frame to test the disk */
     mrd_local_ns disk_try_since;
@@ -106,7 +106,7 @@ struct mrd_core {
     /* Wall clock minus CLOCK_MONOTONIC_RAW when retention last searched for old sessions. A
      * difference shows that the wall clock was set. */
     int64_t wall_offset;
-    /* Until this time sessions are not removed by age, because the wall clock was set. */
+    /* Before this time no session is removed for its age, because the wall clock was set. */
     mrd_local_ns age_known;
 };
 
@@ -131,7 +131,7 @@ void mrd_core_readable(mrd_core *core, uint64_t session);
 /* If the session cannot be read now, but perhaps later (`may_pass`), returns why. Otherwise returns
  * NULL. */
 const char *mrd_core_withheld(const mrd_core *core, uint64_t session);
-/* Returns true if there is such a session. */
+/* Returns true if there is a session that cannot be read now, but perhaps later. */
 bool mrd_core_withholds(const mrd_core *core);
 /* Adds a part for the node. Returns NULL if out of memory. */
 mrd_part *mrd_core_add_part(mrd_core *core, mrd_session *session, const mrd_node *node);
@@ -147,11 +147,12 @@ void mrd_core_disk_is(mrd_core *core, bool full);
 /* calls mrd_core_disk_is(core, false), and logs that there is room again */
 void mrd_core_disk_has_room(mrd_core *core);
 
-/* Gives a new session its id, the time of its creation, and the timeline. */
+/* Sets the id of a new session, the time of its creation, and the name of the aggregator's
+ * timeline. */
 void mrd_core_name_session(mrd_core *core, mrd_session *session);
 
 /* The following functions are in manifest/save.c. */
-/* Writes the session's manifest now, or when the current write ends. */
+/* Requests to write the session's manifest now, or when the current write ends. */
 void mrd_core_save(mrd_core *core, mrd_session *session);
 void mrd_core_save_round(mrd_core *core); /* saves changed sessions, about once a second */
 /* Answers the command `ticket` with `value` when the current state of the session is on disk.

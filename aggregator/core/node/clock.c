@@ -68,7 +68,7 @@ mrd_node_asleep(mrd_node *node, mrd_dur_ns asleep, mrd_local_ns at)
         if (node->follow != NULL)
             mrd_follow_break(node->follow, &epoch_break);
     }
-    /* if the total did not grow, this only confirms that the machine was not suspended */
+    /* if the total did not grow, the report only confirms that the machine was not suspended */
     if (more || asleep > MRD_EPOCH_SUSPEND_MIN)
         node->awake = at;
     node->has_asleep = true;
@@ -82,8 +82,8 @@ is_suspend(const Mrd__ClockBreak *clock_break)
     return clock_break->cause == MRD_EPOCH_SUSPEND && mrd_clock_break_sane(clock_break);
 }
 
-/* Returns true if the agent is of an earlier release. Such an agent reports each suspend, but not
- * the total time in suspend. */
+/* Returns true if the agent is of an earlier release, which reports each suspend of the machine,
+ * but not the total time in suspend. */
 static bool
 is_of_earlier_release(const Mrd__ClockData *data)
 {
@@ -210,7 +210,7 @@ mrd_node_check_causality(mrd_node *node, const mrd_timescale *timescale, mrd_cau
     if (node->follow == NULL || local.ns == 0 || mrd_local_before(local, node->awake) ||
         !mrd_time_sane(local.ns) || !mrd_time_sane(received.ns) ||
         !mrd_follow_live(node->follow, local, &at, &bound) ||
-        /* no check, because the solver marks this bound as unreliable */
+        /* no check, because a bound with a lower quality than this is not reliable */
         bound.quality < MRD_ALIGN_EXTRAPOLATED)
         return false;
     by = answer ? mrd_sat_sub(session, bound.hi.ns) : mrd_sat_sub(bound.lo.ns, session);
@@ -223,10 +223,10 @@ mrd_node_check_causality(mrd_node *node, const mrd_timescale *timescale, mrd_cau
     return true;
 }
 
-/* Returns the rate in ppb at which the node's clock error bound has to grow; 0 if unknown. The node
- * extrapolates the estimate as a straight line. The growing bound must contain the solver's bounds
- * from 30 s before to 30 s after. One second ahead is not enough, because the solver's bound can be
- * narrower between two probes. */
+/* Returns the rate in ppb at which the error bound of the node's clock has to grow; 0 if unknown.
+ * The node extrapolates the estimate as a straight line. The growing bound around this line must
+ * contain the solver's bounds from 30 s before to 30 s after the estimate. Comparing only one
+ * second after it is not enough, because the solver's bound can be narrow between two probes. */
 static uint64_t
 drift_of(mrd_follow *follow, mrd_local_ns local, mrd_sess_ns at, uint32_t radius, int64_t rate_ppb)
 {

@@ -34,14 +34,14 @@ typedef mrd_err mrd_probe_join_fn(void *self, const mrd_probe_sent *half, mrd_pr
 void mrd_node_take_clock(mrd_node *node, const mrd_timescale *timescale, Mrd__ClockData *data,
                          mrd_probe_join_fn *join, void *self, mrd_buf *joined);
 /* Records that the node's machine had been suspended for `asleep` in total when its clock showed
- * the time `at`. The clock stands still during a suspend. If the total has increased, all earlier
- * measurements of the clock are discarded. */
+ * the time `at`. The node's clock does not advance during a suspend. So if the total has increased,
+ * all earlier measurements of the clock are discarded. */
 void mrd_node_asleep(mrd_node *node, mrd_dur_ns asleep, mrd_local_ns at);
 /* Checks that no frame was received before it was sent, by the estimate of the node's clock.
  * `local` is by the node's clock, `received` by the aggregator's. Without `answer`, the node sent
- * the frame after `local`, and it arrived here at `received`. With `answer`, it was sent here at
- * `received`, and arrived at the node before `local`. Returns false if the check is not
- * possible. */
+ * the frame after `local`, and the aggregator received it at `received`. With `answer`, the
+ * aggregator sent the frame at `received`, and the node received it before `local`. Returns false
+ * if the check is not possible. */
 bool mrd_node_check_causality(mrd_node *node, const mrd_timescale *timescale, mrd_causality *to,
                               mrd_local_ns local, mrd_local_ns received, bool answer,
                               bool *ret_violated);

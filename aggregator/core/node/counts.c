@@ -46,7 +46,7 @@ row_of(const mrd_counts *counts, const char *cause)
     return counts->n_losses == 0 ? 0 : (uint8_t) (counts->n_losses - 1);
 }
 
-/* Adds the time gaps in which events were lost for one cause. Ignores gaps with impossible
+/* Adds the time ranges in which events were lost for one cause (gaps). Ignores gaps with impossible
  * times. */
 static void
 gaps_take(mrd_counts *to, const Mrd__Drop *drop)
@@ -65,7 +65,7 @@ gaps_take(mrd_counts *to, const Mrd__Drop *drop)
     to->gaps.merged = to->gaps.merged || drop->gaps_merged;
 }
 
-/* Sets the event numbers, and empties the lists of losses and gaps. */
+/* Sets the numbers of events, and empties the lists of losses and gaps. */
 static void
 counts_begin(mrd_counts *to, uint64_t begun, uint64_t delivered, uint64_t held, uint64_t clock_lost)
 {

@@ -1,7 +1,8 @@
 /*
  * aggregator/core/node/counts.h - the event counts of an agent:
  *     begun = delivered + lost (by cause) + held
- * The structs are plain values. Times are local ns of the node.
+ * An event that has begun is delivered to the aggregator, lost, or still held by the agent. The
+ * structs are plain values. Times are by the node's CLOCK_MONOTONIC_RAW.
  */
 #ifndef MRD_AGGREGATOR_CORE_NODE_COUNTS_H
 #define MRD_AGGREGATOR_CORE_NODE_COUNTS_H
@@ -25,7 +26,8 @@ typedef struct {
      * own */
     mrd_loss losses[MRD_LOSSES_MAX];
     unsigned n_losses;
-    /* when events of one session were lost; a gap's cause is an index into `losses` */
+    /* gaps: the time ranges in which events of the session were lost. The cause of a gap is an
+     * index into `losses` */
     mrd_gaps gaps;
 } mrd_counts;
 
@@ -40,7 +42,7 @@ void mrd_counts_subtract(mrd_counts *from, const mrd_counts *last);
 /* Removes causes without lost events and gaps. */
 void mrd_counts_tidy(mrd_counts *counts);
 /* Adds the losses in `come` to *to, and subtracts the losses in `base`. A count in *to may wrap
- * below 0 until the agent's counts, which continue from `base`, are added. */
+ * below 0. It is correct again when the agent's counts are added, because they contain `base`. */
 void mrd_counts_move(mrd_counts *to, const mrd_counts *come, const mrd_counts *base);
 void mrd_counts_take(mrd_counts *to, const Mrd__Counters *from); /* does nothing for NULL */
 void mrd_counts_take_at_boot(mrd_counts *to, const Mrd__CountersAtBoot *from);
@@ -48,9 +50,9 @@ uint64_t mrd_counts_lost(const mrd_counts *counts);
 /* Returns how many of the lost events are not needed: events that no session selected, and old
  * events that a flight recorder dropped to make room. */
 uint64_t mrd_counts_unwanted(const mrd_counts *counts);
-/* Returns how much of the time between `from` and `to` lies in gaps of the record, where
- * overlapping gaps count once. The n intervals `apart` (at most MRD_APART_MAX) are excluded,
- * because they are reported separately. */
+/* Returns how much of the time between `from` and `to` lies in gaps. Overlapping gaps count once.
+ * The n intervals `apart` (at most MRD_APART_MAX) do not count, because they are reported
+ * separately. */
 #define MRD_APART_MAX 64
 mrd_dur_ns mrd_counts_holes(const mrd_counts *counts, const mrd_gap *apart, size_t n,
                             mrd_local_ns from, mrd_local_ns to);

@@ -9,8 +9,8 @@
 #include "base/num.h"
 #include "base/obj.h"
 
-/* Largest valid error, or time between two clock reads, in ns. A larger value says nothing about a
- * clock, and sums of such values could overflow. */
+/* Largest valid error of a clock, and largest valid time between two clock reads, in ns. Larger
+ * values are useless, and sums of them could overflow. */
 #define ERROR_MAX (1LL << 60)
 
 /* Returns true if the error is in the valid range. A negative error means unknown, and is valid. */

@@ -2,12 +2,12 @@
  * aggregator/core/node/host_reading.h - a node's readings of the clocks of its machine
  * (hw/hostclock.h), as the aggregator stores and shows them.
  *
- * If a clock source states its error bound, its reading may limit a node's clock
+ * If a clock source states its error bound, its reading may narrow the estimate of the node's clock
  * (aggregator/clock/node_absolute.c) or link two timescales (aggregator/clock/timeline.h). Readings
  * are never averaged into a clock.
  *
  * Units    Times are nanoseconds.
- * Threads  The structs are plain values without locks.
+ * Threads  The structs are plain values without locks, so each one belongs to one thread.
  */
 #ifndef MRD_AGGREGATOR_CORE_NODE_HOST_READING_H
 #define MRD_AGGREGATOR_CORE_NODE_HOST_READING_H
@@ -45,8 +45,9 @@ typedef struct {
 /* Takes a reading from a message. Returns false, and leaves *to unchanged, if a number in `from` is
  * not a possible time or error. */
 bool mrd_host_reading_take(mrd_host_reading *to, const Mrd__ClockReading *from);
-/* Returns the largest possible difference between the wall clock and UTC in ns, -1 if unknown. It
- * is ClockBound's bound if the node has it, otherwise the maxerror of adjtimex. */
+/* Returns the largest possible difference between the wall clock and UTC in ns, -1 if unknown. This
+ * is the bound that ClockBound states if it runs on the node, otherwise the maxerror of
+ * adjtimex. */
 int64_t mrd_host_reading_utc_bound(const mrd_host_reading *reading);
 /* Gets the node's RAW clock and the absolute time of one source at the same moment. Returns false
  * if the node does not have this source or the source states no bound. */

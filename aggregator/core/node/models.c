@@ -13,8 +13,8 @@ same_text(const mrd_json *a, const mrd_json *b, const char *key)
     return strcmp(mrd_json_str(a, key, ""), mrd_json_str(b, key, "")) == 0;
 }
 
-/* Returns true if both models have the same SHA-256. Models without one are compared by their other
- * members. */
+/* Returns true if both models have the same SHA-256. Models without a SHA-256 are compared by their
+ * other members. */
 static bool
 same_model(const mrd_json *a, const mrd_json *b)
 {

@@ -9,7 +9,7 @@
  * unloaded_local_ns (absent if still loaded), and the same times by the node's wall clock (loaded,
  * loaded_ns, ...).
  *
- * Threads: a list is made on one thread, and read, referenced and released on any.
+ * Threads: one thread makes a list. Then any thread may read, reference and release it.
  */
 #ifndef MRD_AGGREGATOR_CORE_NODE_MODELS_H
 #define MRD_AGGREGATOR_CORE_NODE_MODELS_H

@@ -130,7 +130,7 @@ mrd_nodes_connect(mrd_nodes *nodes, mrd_node *node, uint32_t conn)
         node->conn = conn;
 }
 
-/* Which nodes are removed first from a full table: nodes with the lowest rank. */
+/* The order in which nodes are removed from a full table: those with the lowest rank first. */
 enum { RANK_FORGOTTEN, RANK_HELLO_ONLY, RANK_NO_DATA, RANK_STAYS };
 
 static int

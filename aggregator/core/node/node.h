@@ -22,8 +22,8 @@ typedef struct {
     uint64_t probes;
 } mrd_clock_quality;
 
-/* Result of checks of the live clock estimate with frames. By the estimate and its bound, no frame
- * may arrive before it was sent. `violations` is 0 if the bound is right. */
+/* Result of checks of the live clock estimate with frames. If the bound is right, no frame arrives
+ * before it was sent, and `violations` is 0. */
 typedef struct {
     uint64_t checked, violations;
     mrd_dur_ns worst;
@@ -49,8 +49,8 @@ typedef struct {
     /* An administrator removed the node. The core deletes this entry when no frame of the node is
      * pending. */
     bool forget;
-    /* when the last frame of any kind arrived, by the aggregator's clock; negative if that was
-     * before the last boot */
+    /* when the node's last frame of any kind arrived, by the aggregator's clock. Negative if it
+     * arrived before the last boot of the aggregator's machine */
     mrd_local_ns seen;
     mrd_wall_ns seen_wall;
     mrd_local_ns hello_local; /* the two clocks of the node at its last hello */
@@ -87,9 +87,9 @@ typedef struct {
     /* total time for which the machine was suspended since its boot, as the agent last reported
      * it */
     mrd_dur_ns asleep;
-    mrd_local_ns told; /* the node's clock when it last reported `asleep` */
-    /* Time of the node's clock after the last suspend, 0 if there was none. The clock estimate uses
-     * only probes after this time. */
+    mrd_local_ns told; /* time of the last report of `asleep`, by the node's clock */
+    /* A time of the node's clock after the last suspend of its machine, 0 if there was none. The
+     * clock estimate uses only probes after this time. */
     mrd_local_ns awake;
     bool has_reading;
     /* the latest reading that the agent made of the clocks of its machine */
@@ -141,7 +141,7 @@ void mrd_node_hello(mrd_node *node, const mrd_msg *msg);
 /* Returns a copy of the node without its probes, which the caller frees. NULL if out of memory. */
 mrd_node *mrd_node_copy(const mrd_node *node);
 void mrd_node_free(mrd_node *node);
-/* Discards the estimate of the node's clock. */
+/* Discards the estimate of the node's clock and the stored probes. */
 void mrd_node_forget_clock(mrd_node *node);
 
 #endif

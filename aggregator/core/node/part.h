@@ -28,31 +28,31 @@ typedef enum {
 typedef struct {
     uint64_t epoch;
     /* Sequence numbers of stored frames. NULL in a copy (mrd_part_copy), which has only the next
-     * three numbers. */
+     * three members instead. */
     mrd_seqset *stored;
     uint64_t stored_end, stored_missing, stored_frames;
     uint64_t events; /* number of events in the stored batches of this spool */
     uint64_t end;    /* 1 + the last sequence number that the agent reported; 0 if unknown */
-    /* Counters.since of the agent run that counted the events of this spool; 0 if not reported
-     * yet */
+    /* number of the agent run that counted the events of this spool (Counters.since); 0 if not
+     * reported yet */
     uint64_t since;
 } mrd_part_epoch;
 
-/* The last event counts of an agent that another agent replaced under the same instance id. */
+/* The last event counts of an agent run. After it, another agent with the same instance id took
+ * over. */
 typedef struct {
     uint64_t since; /* value of Counters.since, which identifies the run of the agent */
     /* counts at its last report; the events in `held` count as lost unless the agent returns */
     mrd_counts counts;
-    /* Longest possible time for which the agent reported no counts: from its last report to its
-     * end. -1 if unknown. */
+    /* How long the agent may have run after it last reported its counts. -1 if unknown. */
     mrd_dur_ns behind;
 } mrd_part_run;
 
-/* Agents that other agents replaced and that did not return. Events after the last report of such
- * an agent are in no counts. */
+/* Agent runs that ended without a successor that knows their counts. Events that such an agent read
+ * after its last report are in no counts. */
 typedef struct {
-    unsigned runs, unknown; /* numbers of such agents, and of those with an unknown `behind` */
-    mrd_dur_ns within;      /* sum of `behind` of the agents with a known `behind` */
+    unsigned runs, unknown; /* number of such runs, and of those with an unknown `behind` */
+    mrd_dur_ns within;      /* sum of `behind` of all other such runs */
 } mrd_uncounted;
 
 /* Stored data of a node that the last merge could not use. */

@@ -1,5 +1,7 @@
-/* Sums the event counts that all agents of a part reported. A part may have several agents (runs)
- * under one instance id, in turn or alternating. */
+/* Sums the event counts that all agents of a part reported. A part may have several agents with the
+ * same instance id, one after the other or alternating. Each of them is a run, which Counters.since
+ * identifies. `last_run` has the counts of the current run, `before` the sum over all earlier
+ * runs. */
 #include "aggregator/core/node/part.h"
 
 #include <stdio.h>
@@ -13,7 +15,7 @@
 
 /* ---- Agents that other agents replaced ---- */
 
-/* Adds `events` to the lost events in *to, with the cause that their agent ended
+/* Adds `events` to the lost events in *to. The cause of this loss is that their agent ended
  * (MRD_DROP_RESTART). */
 static void
 add_gone(const mrd_part *part, mrd_counts *to, uint64_t events)
@@ -27,8 +29,8 @@ add_gone(const mrd_part *part, mrd_counts *to, uint64_t events)
         mrd_counts_add_loss(to, &gone);
 }
 
-/* Returns the counts of an agent's run that has ended, as they are added to `before`. Events that
- * the agent still held are lost. */
+/* Returns the counts of a run that has ended, in the form in which they are added to `before`: the
+ * events that the agent still held count as lost. */
 static mrd_counts
 without_held(const mrd_part *part, const mrd_counts *run)
 {
@@ -49,9 +51,9 @@ count_behind(mrd_uncounted *uncounted, mrd_dur_ns behind, int runs)
         uncounted->within = mrd_sat_add(uncounted->within, runs * behind);
 }
 
-/* At time `now`, another agent replaced the one of the last run. Stores the counts of the last run,
- * because its agent may return. Only MRD_RUNS_MAX runs are stored. Older ones, and all if out of
- * memory, are only in the sum `before`. */
+/* Stores the counts of the last run, which another agent replaced at the time `now`, because its
+ * agent may return. Only MRD_RUNS_MAX runs are stored. Older runs, and all runs if out of memory,
+ * are only in the sum `before`. */
 static void
 remember(mrd_part *part, mrd_local_ns now)
 {
@@ -99,11 +101,13 @@ counted_before_runs(const mrd_part *part)
     return sum;
 }
 
-/* Returns how many events of the last run are stored at least. Three things are taken into account:
+/* Returns a lower bound for the number of events of the last run that are stored. Three things are
+ * taken into account:
  * - A stored frame counts records of losses as events, so the losses are subtracted.
- * - A spool without any heartbeat belongs to this run, unless it is `next`, the spool of the next
- *   run.
- * - Events that were counted for earlier runs are subtracted. */
+ * - A spool that no heartbeat has named yet belongs to the last run, unless it is `next`, the spool
+ *   of the next run.
+ * - Such a spool may contain events of earlier runs. So the number of events that were counted for
+ *   earlier runs is subtracted. */
 static uint64_t
 stored_of_run(mrd_part *part, uint64_t next)
 {
@@ -124,8 +128,8 @@ stored_of_run(mrd_part *part, uint64_t next)
     return own > lost ? own - lost : 0;
 }
 
-/* Ends the last run because another agent's run begins. Events that the last agent held in its last
- * report are lost, unless they are stored. */
+/* Ends the last run because the run of another agent begins. Events that the ended agent held at
+ * its last report are lost, unless they have arrived in the store since then. */
 static void
 count_anew(mrd_part *part, uint64_t epoch, mrd_local_ns now)
 {
@@ -154,9 +158,10 @@ is_older(const mrd_counts *a, const mrd_counts *b)
     return a->begun != b->begun ? a->begun < b->begun : x < y;
 }
 
-/* The node's machine restarted, and the agent continues with the counts that its spool had on disk
- * (at_boot). They may be older or newer than those last received here. The newer counts tell how
- * many events had begun. Those that are neither counted nor held any more are lost. */
+/* Handles that the node's machine restarted. The agent continues with the counts that its spool had
+ * on disk (at_boot). These counts may be older or newer than the counts in the last heartbeat. The
+ * newer ones of both tell how many events had begun. Events that are not delivered, not lost and
+ * not in the spool any more are lost with the restart. */
 static void
 count_from(mrd_part *part, const Mrd__Counters *counters)
 {
@@ -176,8 +181,8 @@ count_from(mrd_part *part, const Mrd__Counters *counters)
                           ? come.clock_lost - counters->clock_frames_lost
                           : 0;
     known = come.delivered + mrd_counts_lost(&come) + base.held;
-    /* Counted here as delivered, an event counts as held for the agent until it receives the
-     * acknowledgement. */
+    /* The sum can exceed `begun`. The aggregator counts an event as delivered when it is stored,
+     * but the agent counts it as held until the acknowledgement arrives. */
     if (come.begun < known)
         come.begun = known;
     add_gone(part, &part->before, come.begun - known);

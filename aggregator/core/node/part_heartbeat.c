@@ -57,8 +57,8 @@ take_phase(mrd_part *part, const Mrd__SessionStatus *st)
         part->state = MRD_PART_ARMED;
         break;
     case MRD__NODE_PHASE__NODE_RECORDING:
-        /* the node had refused or was missing, because it did not answer the survey in time or was
-         * disconnected */
+        /* the node counted as refused or missing, because it was disconnected or did not answer the
+         * survey in time */
         if (part->state == MRD_PART_REFUSED || part->state == MRD_PART_MISSING)
             mrd_text_set(part->message, sizeof(part->message), "joined late");
         part->err = MRD_OK;
@@ -82,7 +82,7 @@ take_phase(mrd_part *part, const Mrd__SessionStatus *st)
         part->lost.ns = 0;
 }
 
-/* Takes the time range that is in the memory of the node's flight recorder. */
+/* Takes the size and the time range of the events in the memory of the node's flight recorder. */
 static void
 take_held(mrd_part *part, const mrd_node *node, const Mrd__SessionStatus *st)
 {
@@ -93,9 +93,10 @@ take_held(mrd_part *part, const mrd_node *node, const Mrd__SessionStatus *st)
                              is_sane ? node->counted.ns - first.ns : 0 };
 }
 
-/* Returns true if the node began to record earlier than its agent reports. A new agent without a
- * saved state reports the time at which it joined. But the previous agent's unread events are still
- * in the rings, and losses are counted, so the earlier time stays valid. */
+/* Returns true if the node began to record earlier than its agent reports. A restarted agent
+ * without a saved state reports the time at which it joined the session again. But events that the
+ * previous agent did not read are still in the rings, and lost events are counted. So the earlier
+ * time stays valid. */
 static bool
 began_before(const mrd_part *part, const mrd_node *node, const Mrd__SessionStatus *st)
 {

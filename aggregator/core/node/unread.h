@@ -20,8 +20,8 @@ typedef struct {
 
 /* Replaces *unread by the numbers in the message `m`. If `m` is NULL, nothing is unread. */
 void mrd_unread_take(mrd_unread *unread, const Mrd__Unread *m);
-/* Raises each number of *unread to the number in the message `m`, for a session. Skips rings of an
- * earlier boot, because they do not belong to the session. */
+/* For a session, raises each number of *unread to the number in the message `m`, if it is higher.
+ * Skips rings of an earlier boot, because they do not belong to the session. */
 void mrd_unread_most(mrd_unread *unread, const Mrd__Unread *m);
 /* Describes the unread data and suggests what to do. Returns false if there is none. */
 bool mrd_unread_text(const mrd_unread *unread, char text[MRD_WHY_MAX]);
