@@ -191,7 +191,8 @@ mrd_jobid_matches(const mrd_jobid *id, mrd_str key, mrd_str wanted)
     if (have.len == wanted.len && memcmp(have.p, wanted.p, have.len) == 0)
         return true;
     if (mrd_str_is(key, "restart") && have.len == 0)
-        /* Slurm sets the restart count only from the first restart on, so a missing one is 0 */
+        /* Slurm sets the restart count only from the first restart on, so a missing count means
+         * 0 */
         return mrd_str_is(wanted, "0");
     return mrd_str_is(key, "job") && is_array_task(id, wanted);
 }
@@ -262,7 +263,8 @@ mrd_job_key_of(const mrd_jobid *id, int64_t uid, mrd_job_key *ret_key)
         if (i > 0)
             *end++ = '/';
         if (part.len == 0 && mrd_str_is(mrd_str_of(parts[i]), "restart"))
-            /* Slurm sets the restart count only from the first restart on, so a missing one is 0 */
+            /* Slurm sets the restart count only from the first restart on, so a missing count means
+             * 0 */
             part = MRD_STR("0");
         end = put_part(end, part);
     }

@@ -211,7 +211,7 @@ worker_step(worker *w, long step)
     NRT_STATUS status;
 
     if (opt.late == (long) w->global)
-        nanosleep(&late, NULL); /* slow input, the other cause of a straggler */
+        nanosleep(&late, NULL); /* simulates slow input, which also makes a worker late */
     status = nrt_tensor_write(w->batch, batch, 0, sizeof(batch));
     end(span);
     if (status != NRT_SUCCESS)

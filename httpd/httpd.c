@@ -205,7 +205,7 @@ static const http_refusal
                       "moment",
                       false };
 
-/* Sets req->route. Lists the other methods for which the path has routes in req->allow. */
+/* Sets req->route. Stores in req->allow the other methods for which the path has routes. */
 static void
 find_route(mrd_http_request *req)
 {

@@ -120,7 +120,7 @@ read_items(request *req, mrd_imds *got, mrd_why *why)
                                      "instance metadata at %s knows no instance-id", req->endpoint)
                        : err;
         else if (err == MRD_TIMEOUT)
-            /* the other items are optional, so keep the instance id */
+            /* the remaining items are optional, so keep the instance id without them */
             break;
     }
     if (!plain_id(got->instance_id))

@@ -177,7 +177,8 @@ mrd_nrt_leave(mrd_nrt_call *call, NRT_STATUS status, const mrd_rec_arg *extra, s
     if (call->on) {
         for (size_t i = 0; i < n; i++)
             args[i] = extra[i];
-        /* a success has no status argument, because it is the usual case */
+        /* the span of a successful call has no status argument, because success is the usual
+         * case */
         if (status != NRT_SUCCESS) {
             args[n++] = mrd_nrt_i64(MRD_NRT_KEY_status, status);
             args[n++] = mrd_nrt_text(MRD_NRT_KEY_status_text, mrd_nrt_status_name(status));

@@ -19,8 +19,8 @@ add(mrd_buf *list, const char *name, const char *version)
                     version);
 }
 
-/* Adds a function that the runtime has to the list, if this library does not know that version of
- * the function. */
+/* Called for each function of the runtime. If this library does not know this version of the
+ * function, adds the function to the list. */
 static void
 look(void *self, const char *name, const char *version)
 {

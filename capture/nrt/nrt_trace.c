@@ -244,8 +244,8 @@ is_full(size_t len)
 }
 
 /* Moves events from the runtime to the queue, until the queue has `limit` bytes or the runtime has
- * no more events. With `steadily`, the program keeps producing events, so the first portion that is
- * not full ends the loop. Returns false if the runtime has no more events. */
+ * no more events. `steadily` means that the program keeps producing events, so that the first
+ * portion that is not full ends the loop. Returns false if the runtime has no more events. */
 static bool
 take_rest(size_t limit, bool steadily)
 {

@@ -1,5 +1,5 @@
-/* cli/doctor/doctor_clock.c - checks the clocks that stamp events, and how well they can be
- * compared */
+/* cli/doctor/doctor_clock.c - checks the clocks that stamp events, and how well times of different
+ * nodes can be compared */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <inttypes.h>

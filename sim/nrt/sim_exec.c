@@ -89,7 +89,7 @@ hw_span(const run *r, sim_type type, unsigned pcore, int64_t from, int64_t to, c
 }
 
 /* Waits until all participants of the collective have arrived. Stores the latest arrival in
- * r->last, which is the same true time for all of them. */
+ * r->last, which is the same for all participants. */
 static NRT_STATUS
 meet(run *r)
 {
