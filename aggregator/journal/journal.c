@@ -160,7 +160,7 @@ write_at(const mrd_journal *journal, uint64_t at, mrd_bytes data, mrd_why *why)
     return MRD_OK;
 }
 
-/* Closes the open segment without an index. Readers will scan the file for its frames. */
+/* Closes the open segment without an index. Readers have to scan the file for its frames. */
 static void
 segment_abandon(mrd_journal *journal)
 {
@@ -174,7 +174,7 @@ segment_abandon(mrd_journal *journal)
 
 /* Handles a failed sync of the open segment. Frames written since the last successful sync may
  * exist only in the page cache, and a later sync would not report their loss. So the function
- * truncates them. Otherwise the next aggregator would count them as stored. */
+ * truncates the file before them. Otherwise a restarted aggregator would count them as stored. */
 static void
 segment_fail(mrd_journal *journal)
 {
@@ -183,8 +183,8 @@ segment_fail(mrd_journal *journal)
     segment_abandon(journal);
 }
 
-/* Syncs the node's directory. For a new journal, also syncs journal/ and the session's directory.
- * Without the file's name, durable frames would be lost. Returns 0 or the errno. */
+/* Syncs the node's directory, because frames of a file whose name is lost are lost too. For a new
+ * journal, also syncs journal/ and the session's directory. Returns 0 or the errno. */
 static int
 sync_names(const mrd_journal *journal)
 {
@@ -356,8 +356,8 @@ segment_for(mrd_journal *journal, uint64_t agent, size_t len, mrd_why *why)
             journal->dirty = journal->new_names = journal->new_folders = false;
             journal->durable = journal->appended;
         }
-        /* Ignores errors. The frames are durable, and if the index is missing, readers scan the
-         * file for them. */
+        /* Errors are ignored, because the frames are durable. If the index is missing, readers scan
+         * the file for the frames. */
         segment_end(journal, NULL);
     }
     return journal->fd >= 0 ? MRD_OK : segment_begin(journal, agent, why);
@@ -374,7 +374,8 @@ write_chunks(const mrd_journal *journal, const mrd_journal_chunk *chunks, size_t
     ssize_t wrote;
 
     for (size_t i = 0; i < count; i++) {
-        /* the union drops `const` for struct iovec; pwritev only reads the data */
+        /* the union removes `const`, because struct iovec has a pointer without it; pwritev only
+         * reads the data */
         union {
             const uint8_t *in;
             void *out;
@@ -385,7 +386,8 @@ write_chunks(const mrd_journal *journal, const mrd_journal_chunk *chunks, size_t
     wrote = pwritev(journal->fd, iov, (int) count, (off_t) at);
     if (wrote == (ssize_t) len)
         return count;
-    /* writes one frame at a time, to find out which frames can be written */
+    /* the large write failed, so the frames are written one by one to find out which can be
+     * written */
     for (size_t i = 0; i < count; at += chunks[i++].data.len) {
         if (write_at(journal, at, chunks[i].data, why) != MRD_OK)
             return i;

@@ -8,8 +8,8 @@
  * next start does not append to this segment, but begins a new one. Readers accept every frame with
  * valid checksums, also after a damaged part of the file.
  *
- * Threads: a writer belongs to one thread, and so does a reader. Readers may run in parallel with
- * the writer.
+ * Threads: only one thread at a time may use a writer, or a reader. Readers may run in parallel
+ * with the writer.
  */
 #ifndef MRD_AGGREGATOR_JOURNAL_JOURNAL_H
 #define MRD_AGGREGATOR_JOURNAL_JOURNAL_H
@@ -62,8 +62,8 @@ size_t mrd_journal_append_many(mrd_journal *journal, const mrd_journal_chunk *ch
  * take them for stored data. */
 mrd_err mrd_journal_sync(mrd_journal *journal, mrd_why *why);
 /* Return how many frames were appended since the journal was opened, and how many of these are
- * durable. The second number can grow without a sync by the caller, because a full segment is
- * synced before the next one begins. */
+ * durable. The number of durable frames can grow without a sync by the caller, because a full
+ * segment is synced before the next one begins. */
 uint64_t mrd_journal_appended(const mrd_journal *journal);
 uint64_t mrd_journal_durable(const mrd_journal *journal);
 /* returns true if a frame was appended since the last sync */
@@ -81,11 +81,10 @@ uint64_t mrd_journal_bytes(const mrd_journal *journal);
 mrd_err mrd_journal_close(mrd_journal *journal, mrd_why *why);
 
 /*
- * Syncs many journals at once. Each fdatasync commits the file system's log, and a thousand nodes
- * have a thousand files. On ext4, XFS and Btrfs since Linux 5.8, one syncfs gives the same
- * guarantee. The syncer measures both methods and uses the faster one. A syncfs also writes the
- * dirty data of other programs on the same file system. So the store should have its own file
- * system.
+ * Syncs many journals at once. A thousand nodes have a thousand files, and each fdatasync commits
+ * the file system's log. On ext4, XFS and Btrfs since Linux 5.8, one syncfs makes all of them
+ * durable. The syncer measures both methods and uses the faster one. A syncfs also writes the dirty
+ * data of other programs on the same file system. So the store should have its own file system.
  */
 typedef struct mrd_journal_syncer mrd_journal_syncer;
 
@@ -120,8 +119,8 @@ typedef struct {
     uint64_t bad_bytes; /* bytes that were skipped because they are damaged or incomplete */
     uint64_t bad_files; /* number of files without a valid segment header */
     /* Error of the first failed open or read of a segment; MRD_OK if there is none. The unread data
-     * looks like damage, but may be readable later. mrd_journal_scan and mrd_journal_read set the
-     * error. The pointer is never NULL. */
+     * is counted as damaged, but may be readable later. mrd_journal_scan and mrd_journal_read set
+     * the error. The pointer is never NULL. */
     mrd_why *refused;
 } mrd_journal_index;
 

@@ -40,7 +40,7 @@ refuse(const mrd_journal_index *index, uint32_t number, mrd_why *why)
 }
 
 /* Reads up to `len` bytes at offset `at` of the segment's file with this number. Returns the number
- * of bytes, which is less at the end of the file or after a read error. */
+ * of bytes read, which is less than `len` at the end of the file or after a read error. */
 static size_t
 read_file(const mrd_journal_index *index, uint32_t number, int fd, uint64_t at, void *to,
           size_t len)

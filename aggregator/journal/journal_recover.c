@@ -14,7 +14,7 @@ typedef struct {
     mrd_buf buf;
 } again;
 
-/* Reads `len` bytes at offset `at` of the segment into the buffer. Reads fewer at the end of the
+/* Reads `len` bytes at offset `at` of the segment into the buffer, or fewer at the end of the
  * file. */
 static mrd_err
 take(again *a, uint64_t at, size_t len, mrd_why *why)
@@ -104,9 +104,9 @@ write_again(again *a, uint32_t segment, uint64_t from, bool *ret_any, mrd_why *w
     return err;
 }
 
-/* Writes the end of a segment again and, if `each` is true, syncs it. If the sync fails, does this
- * once more. The first failure may be from a write by an earlier process. So the second sync shows
- * whether the data is durable now. */
+/* Writes the end of a segment again and, if `each` is true, syncs it. If the sync fails, does both
+ * once more. The reason is that the first sync may report a failed write of an earlier process.
+ * Only the second sync shows whether the data is durable. */
 static mrd_err
 segment_again(again *a, uint32_t segment, bool each, mrd_why *why)
 {

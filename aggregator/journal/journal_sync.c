@@ -15,7 +15,7 @@
 #include "base/clock.h"
 #include "base/obj.h"
 
-/* a method of syncing that was not used for this time is measured again */
+/* if a method of syncing was not used for this time, it is used once to measure its cost again */
 #define FORGET_NS (60 * MRD_SEC)
 /* Up to this number of journals, each file is synced by itself until the cost of syncfs is
  * measured. */
@@ -37,8 +37,8 @@ struct mrd_journal_syncer {
     way one, all;
 };
 
-/* Returns true if syncfs reports failed writes, as it does since Linux 5.8. Only file systems with
- * a log sync everything in one transaction. */
+/* Returns true if syncfs reports failed writes, as it does since Linux 5.8. Also requires one of
+ * the file systems with a log, because these sync everything in one transaction. */
 bool
 mrd_journal_syncfs_tells(int fd)
 {

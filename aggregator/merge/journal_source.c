@@ -1,6 +1,6 @@
 /* Reads the event batches of one process and clock from a journal, and returns their events in
- * order of time. A heap has the batches whose times overlap now. Batches are decoded event by
- * event. */
+ * order of time. A heap has the batches whose time ranges contain the time of the next event.
+ * Batches are decoded event by event. */
 #include "aggregator/journal/journal.h"
 
 #include <stdlib.h>
@@ -20,8 +20,8 @@ typedef struct {
 /* A batch from which events are being returned. */
 typedef struct {
     size_t entry;
-    /* reader of the batch; NULL if the batch is parked, because its reader was needed for another
-     * batch */
+    /* reader of the batch. NULL if the batch is parked: its reader was needed for another batch,
+     * and the batch is opened again later */
     mrd_batch_reader *reader;
     uint32_t given; /* number of the batch's events that were returned */
     uint32_t ready; /* number of decoded events at `head` that were not returned yet */
@@ -172,8 +172,8 @@ step_over(mrd_batch_reader *reader, cursor *c, mrd_why *why)
 }
 
 /* Opens a batch, also after it was parked, and skips the events that were already returned. Returns
- * MRD_EMPTY if no events are left, or if the batch is damaged, which is counted. MRD_NOMEM says
- * nothing about the batch. */
+ * MRD_EMPTY if no events are left, or if the batch is damaged. Damaged batches are counted. Returns
+ * MRD_NOMEM if out of memory, which is not counted. */
 static mrd_err
 cursor_open(jsource *source, cursor *c)
 {
@@ -188,14 +188,14 @@ cursor_open(jsource *source, cursor *c)
                                          false, source->o.frame, &frame, &body, &why);
 
     if (err == MRD_OK) {
-        /* a number that identifies the batch in this source, because seq is unique only within an
-         * epoch */
+        /* replaces the sequence number, which is unique only within an epoch, by a number that
+         * identifies the batch in this source */
         frame.seq = c->entry;
         mrd_batch_reader_of(reader, source->o.instance_id);
         if (source->o.names_refused)
             (void) mrd_strtab_allow(mrd_catalog_strings(source->cat), 0);
         err = mrd_batch_open(reader, &frame, body, source->cat, &info, &why);
-        /* Allow new strings again. The space above this limit is for records about nodes. */
+        /* New strings are allowed again, because records about nodes add some. */
         if (source->o.names_refused)
             (void) mrd_strtab_allow(mrd_catalog_strings(source->cat), MRD_STRTAB_ANY);
     }
@@ -321,8 +321,8 @@ jsource_run(mrd_source *self, mrd_event **ret_events, size_t *ret_n, mrd_why *wh
             return MRD_END;
         if (source->heap[0]->reader != NULL)
             break;
-        /* A parked batch has its next event only without arguments. They are needed now, so decode
-         * the batch again. */
+        /* A parked batch has its next event only without arguments. The arguments are needed now,
+         * so the batch is decoded again. */
         err = cursor_open(source, source->heap[0]);
         if (err == MRD_OK)
             break;

@@ -16,8 +16,8 @@ typedef struct {
     mrd_wall_ns wall;
     bool same_clock; /* the node runs on the aggregator's machine, so both use the same clock */
     uint64_t dropped;
-    /* losses of events for which the journal has no loss event. A gap's `cause` is an index in
-     * `causes`. */
+    /* gaps: the time ranges of lost events for which the journal has no loss event. The `cause` of
+     * a gap is an index in `causes` */
     mrd_gap gaps[MRD_GAPS_MAX];
     size_t n_gaps;
     /* the session's pauses, in the node's RAW clock; nothing is recorded in a pause */
@@ -31,11 +31,11 @@ typedef struct merge_input {
     char *dir; /* the session's directory */
     char id[MRD_SESSION_TEXT], name[MRD_TEXT_MAX];
     merge_node *nodes;
-    /* damage found in the data of each node, one element per node, which mrd_merge_run fills in;
-     * NULL means not wanted */
+    /* array with one element per node, in which mrd_merge_run stores the damage that it found in
+     * the node's data; NULL means not wanted */
     mrd_damage *damage;
-    /* first read error of the operating system, set by mrd_merge_run. Another merge may succeed in
-     * reading the same data. NULL means not wanted */
+    /* mrd_merge_run stores the first read error of the operating system here. A later merge may be
+     * able to read the same data. NULL means not wanted */
     mrd_why *refused;
     size_t n_nodes;
     mrd_listed_artifact *artifacts;
@@ -55,7 +55,7 @@ typedef struct merge_input {
  * outdated. */
 #define MERGE_MADE "made"
 
-/* Which clock the times in the outputs are of. */
+/* The clock of the times in the outputs. */
 typedef enum {
     MERGE_ALIGNED, /* session time */
     /* each node's wall clock, extrapolated from one reading. Later adjustments of the wall clock

@@ -22,7 +22,8 @@ typedef struct {
     mrd_proc_id process;
     int64_t lnc, device;
     const mrd_align *table;
-    /* some times come from a device's clock, and their bounds do not include its error */
+    /* true if some times come from a device's clock, and their bounds do not include the error of
+     * its conversion */
     bool mapped;
     mrd_dur_ns longest_ns; /* duration of its longest execution, in ns */
 } part;
@@ -197,8 +198,8 @@ mrd_merge_check_see(merge_check *check, const mrd_event *ev, int64_t raw_ns, mrd
                                              .end = { raw_ns + ev->dur_ns + doubt } };
 }
 
-/* Drops the observations of barriers if there are other operations. Barriers all look the same, so
- * other operations are matched more reliably. */
+/* Drops the observations of barriers if there are other operations. Barriers differ in nothing but
+ * their times, so observations of the same barrier on different nodes are matched less reliably. */
 static void
 keep_telling(merge_check *check)
 {
@@ -274,7 +275,7 @@ common_time(const merge_check *check, size_t from, size_t to, int64_t *ret_first
 /*
  * Drops operations that some participants may not have recorded, because nodes begin and end a
  * session at slightly different times. All participants leave an operation at about the same time.
- * So those that ended outside the common time of all participants are dropped.
+ * So operations that ended outside the time range that all participants recorded are dropped.
  */
 static void
 trim(merge_check *check)

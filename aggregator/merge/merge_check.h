@@ -11,9 +11,9 @@
  * wrong by MRD_REPORT_MAPPING for each started second of the core's longest execution. The check
  * allows for this error and reports only larger contradictions.
  *
- * Memory   at most MERGE_CHECK_MAX observations of 56 bytes, and the same again during the
+ * Memory   at most MERGE_CHECK_MAX observations of 56 bytes, and as many again during the
  *          matching. Later observations are not checked, and the message says so.
- * Threads  a check belongs to one thread.
+ * Threads  only one thread at a time may use a check.
  */
 #ifndef MRD_AGGREGATOR_MERGE_MERGE_CHECK_H
 #define MRD_AGGREGATOR_MERGE_MERGE_CHECK_H

@@ -20,8 +20,8 @@ wall_reading(const merge_node *node, const mrd_boot_clock *clock, int64_t *ret_l
     return mrd_time_sane(*ret_local) && mrd_time_sane(*ret_wall);
 }
 
-/* Adds a note about impossible clock readings of a node, and one about a clock without usable
- * readings. */
+/* Adds a note to the catalog about impossible clock readings of a node, and one about a clock
+ * without usable readings. */
 static void
 note_absurd(const merge_node *node, const mrd_boot_clock *clock, mrd_catalog *cat)
 {
@@ -142,7 +142,7 @@ timeline_of_session(const merge_input *in, mrd_node_clock *const *clocks, size_t
     if ((err = mrd_clock_report_read(in->dir, &everybody, &all, why)) == MRD_OK)
         *ret = all.timeline;
     mrd_clock_report_fini(&all);
-    /* nothing was recorded, so no node has a clock */
+    /* MRD_NOTFOUND means that nothing was recorded, so no node has a clock */
     return err == MRD_NOTFOUND ? MRD_OK : err;
 }
 

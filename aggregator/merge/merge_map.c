@@ -9,7 +9,8 @@
 
 /* ---- Conversion between clocks ---- */
 
-/* events with a larger error bound (1 ms) are useless for checking clocks */
+/* Events with an error bound above 1 ms are not used to check clocks, because the check could
+ * hardly find a contradiction with them. */
 #define CHECK_DOUBT MRD_MS
 
 static uint32_t
@@ -44,8 +45,8 @@ raw_time(const stream *strm, const mrd_event *ev, mrd_cross_place *ret)
     return true;
 }
 
-/* Converts one event as mrd_merge_map_times does, for any kind of clock. If the time cannot be
- * converted, the event's bound becomes unknown. */
+/* Converts the time of one event, which may be from any kind of clock. If the time cannot be
+ * converted, the event's error bound becomes unknown. */
 static void
 map_doubtful(stream *strm, mrd_event *ev)
 {
@@ -109,8 +110,8 @@ mrd_merge_map_times(void *self, mrd_event *events, size_t n)
 /* ---- Dropping events before their times are converted ---- */
 
 /* A source that drops two kinds of events:
- * - Events outside the requested window of session time, if the outputs use another clock. They
- *   could not compare their times with the window.
+ * - Events outside the requested window of session time, if the outputs use another clock. The
+ *   outputs could not compare their own times with the window.
  * - Events of other eras. An era is the time between two settings of a wall clock, and each era
  *   has a stream of its own. */
 typedef struct {

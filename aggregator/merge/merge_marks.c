@@ -34,8 +34,8 @@ marks_close(mrd_source *self)
 
 /* ---- Choosing the losses and their times ---- */
 
-/* Maximum time between a batch's last event and the end of the batch. Agents usually close a batch
- * earlier. */
+/* Maximum time between a batch's last event and the closing of the batch. Agents usually close a
+ * batch sooner after its last event. */
 #define OPEN_FOR (250 * MRD_MS)
 
 /* Finds the RAW times of a batch's first and last event. Returns false if the batch has no events,

@@ -1,8 +1,8 @@
 /*
- * aggregator/merge/merge_marks.h - makes loss events for a node as a whole. They report losses that
- * happened after the batches were closed, so that no stored event records the loss. The causes are
- * spool-full, refused, recorder-window, spool-damaged and a recorder's memory. The agent determined
- * the times of the losses. Internal to aggregator/.
+ * aggregator/merge/merge_marks.h - makes loss events for a node as a whole. They report events that
+ * were lost after the batches with them were closed, so that no stored event records the loss. The
+ * causes of these losses are spool-full, refused, recorder-window, spool-damaged and a recorder's
+ * memory. The agent determined the times of the losses. Internal to aggregator/.
  *
  * A pause of the session is also stored as such an event, with the name "paused" and a count of 0.
  *

@@ -72,8 +72,8 @@ part_stream(const plan *p, merge_part *part, int64_t process_id, unsigned clock,
     return strm;
 }
 
-/* Adds a batch's clock readings to `table`. The agent made the last one when it closed the batch.
- * *ret_sealed is the RAW time of this reading, and no event of the batch is later. */
+/* Adds a batch's clock readings to `table`. The agent made the last reading when it closed the
+ * batch. *ret_sealed is the RAW time of this reading. No event of the batch is later. */
 static mrd_err
 cross_add(mrd_cross_table *table, const mrd_batch_info *info, int64_t *ret_sealed,
           uint64_t *ret_absurd)
@@ -145,8 +145,8 @@ cross_missing(plan *p, const merge_part *part)
 }
 
 /* Splits streams whose wall clock was set during the session. Events are in order of time only
- * within an era, the time between two settings. So each era becomes a stream. All of them share the
- * table that relates the clock to RAW. */
+ * within an era, the time between two settings. So each era becomes a stream. These streams share
+ * the table that relates the clock to RAW. */
 static mrd_err
 part_eras(merge_part *part)
 {
@@ -173,8 +173,8 @@ part_eras(merge_part *part)
     return MRD_OK;
 }
 
-/* Counts a batch with an unreadable head as damaged. Sets the type of its frame to 0, so that all
- * later steps skip it. */
+/* Counts a batch as damaged, because its head cannot be read. Sets the type of its frame to 0, so
+ * that all later steps skip the batch. */
 static void
 entry_bad(merge_part *part, mrd_journal_entry *entry, const mrd_why *why)
 {
@@ -283,7 +283,7 @@ source_put(plan *p, mrd_source *source, merge_part *part, stream *strm)
         source->close(source);
         return MRD_NOMEM;
     }
-    p->cap_sources = sources; /* the other two arrays of the plan have the same capacity */
+    p->cap_sources = sources; /* the arrays `stream_of` and `part_of` have the same capacity */
     p->stream_of[p->n_sources] = strm;
     p->part_of[p->n_sources] = part;
     p->sources[p->n_sources++] = source;
@@ -364,8 +364,8 @@ part_sources(plan *p, merge_part *part, const mrd_filter *filter, mrd_why *why)
     return MRD_OK;
 }
 
-/* Marks the input as incomplete if a damaged spool of the node lost events. Losses for other
- * causes, such as a configured limit, do not matter here. */
+/* Marks the node's data as incomplete if a damaged spool of the node lost events. Losses for other
+ * causes, such as a configured limit, do not count as damage. */
 static void
 part_spool(plan *p, const merge_part *part)
 {
@@ -627,8 +627,8 @@ plan_init(plan *p, const merge_input *in, const mrd_filter *filter, merge_times 
         err = plan_part(p, &p->parts[i], why);
     p->names_refused = mrd_strtab_refused(mrd_catalog_strings(p->cat)) > 0;
     distrust_clocks(p, in->violations);
-    /* Created only now, because the check looks up names. The catalog has all names after all nodes
-     * were read. */
+    /* The check is created only here, because it looks up names. The catalog has all names only
+     * after all nodes were read. */
     if (err == MRD_OK && filter == NULL && (p->check = mrd_merge_check_new(p->cat)) == NULL)
         err = mrd_why_set(why, MRD_NOMEM, 0, "merge");
     for (size_t i = 0; i < p->n_parts && err == MRD_OK; i++)
@@ -712,8 +712,8 @@ part_account(plan *p, merge_part *part)
         *p->in->refused = *part->index.refused;
 }
 
-/* Sets the verdict on the clocks, after the last event. It tells the results of checks by
- * collectives, and by packets that the alignment did not use. */
+/* Sets the verdict on the clocks, after the last event. The verdict has the results of the checks
+ * with collectives, and of those with probes that the alignment did not use. */
 static void
 plan_verdict(plan *p, mrd_clock_verdict *verdict)
 {
@@ -816,8 +816,9 @@ mrd_merge_run(const merge_input *in, const mrd_merge_order *job, mrd_export_resu
     plan p;
     mrd_err err = plan_init(&p, in, filter, times, why);
 
-    /* mrd_merge_tap has applied the window of session time. The events now have another clock's
-     * times, so the outputs must not compare them with it. */
+    /* mrd_merge_tap has already dropped the events outside the window of session time. The events
+     * now have times of another clock, so the outputs must not compare these times with the
+     * window. */
     if (times != MERGE_ALIGNED) {
         rest.start = (mrd_ev_ns){ INT64_MIN };
         rest.end = (mrd_ev_ns){ INT64_MAX };

@@ -1,7 +1,7 @@
 /*
- * aggregator/merge/merge_run_int.h - shared by the two files that merge one session. merge_run.c
- * reads the nodes, opens the sources and runs the merge. merge_map.c converts and filters the
- * events' times. Internal to merge/.
+ * aggregator/merge/merge_run_int.h - declarations that the two files share that merge one session.
+ * merge_run.c reads the nodes, opens the sources and runs the merge. merge_map.c converts and
+ * filters the events' times. Internal to merge/.
  */
 #ifndef MRD_AGGREGATOR_MERGE_MERGE_RUN_INT_H
 #define MRD_AGGREGATOR_MERGE_MERGE_RUN_INT_H
@@ -75,10 +75,10 @@ typedef struct {
     uint64_t bad_heads;
     /* number of clock readings that were skipped because their values are impossible */
     uint64_t absurd;
-    /* number of events that the manifest counts but the journal lacks */
+    /* number of events that the manifest counts but that are missing in the journal */
     uint64_t gone;
-    /* number of events lost because a stream ended early with an error, including the events of the
-     * stream's last call */
+    /* number of events that are missing in the outputs because a stream ended early with an error.
+     * This includes the events of the stream's last call */
     uint64_t cut;
     mrd_journal_bad bad; /* counts of batches that could not be read */
     mrd_damage damage;

@@ -19,8 +19,8 @@
 #define WAITING_MAX    10000
 #define CANCELLED_MAX  16 /* maximum number of cancelled sessions to remember */
 #define PROGRESS_EVERY (100 * MRD_MS)
-/* If a part of the journal cannot be read, the merge is repeated after PAUSE, up to ATTEMPTS times
- * in total. Disk errors may be temporary. */
+/* Disk errors may be temporary. So if a part of the journal cannot be read, the merge is repeated
+ * after PAUSE, up to ATTEMPTS merges in total. */
 #define ATTEMPTS 3
 #define PAUSE    (2 * MRD_SEC)
 
@@ -336,8 +336,8 @@ mrd_merger_cancel(mrd_merger *merger, uint64_t session)
     __atomic_store_n(&merger->cancelled[merger->next++ % CANCELLED_MAX], session, __ATOMIC_RELAXED);
 }
 
-/* Returns INVALID if the list has an unknown format. Otherwise the format would be missing in all
- * profiles, without a message. */
+/* Returns INVALID if the list has an unknown format. Without this check, the format would be
+ * missing in all profiles without any message. */
 static mrd_err
 formats_check(const char *list, mrd_why *why)
 {

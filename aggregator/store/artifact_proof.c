@@ -1,6 +1,6 @@
 /* Completes received artifacts. Verifies a file's hash, renames the file to its final name, and
- * adds it to <session>/artifacts.log of each session that lists it. The agent is answered after
- * this. */
+ * adds it to <session>/artifacts.log of each session that lists it. After that the agent gets its
+ * answer. */
 #include "aggregator/store/artifacts_int.h"
 
 #include <errno.h>
@@ -126,7 +126,7 @@ prove_bytes(mrd_artifacts *artifacts, mrd_proof *proof, const char *part, const 
 
 /* ---- Adding the file to its sessions ---- */
 
-/* Returns true for errors of the disk or the machine that may disappear, so that a retry is
+/* Returns true for errors of the disk or the machine that may be temporary, so that a retry is
  * useful. */
 static bool
 may_pass(int sys)
@@ -136,8 +136,9 @@ may_pass(int sys)
 }
 
 /* Links the file to <session>/`name`. The name is <instance>_pid_<pid>/<file>, the layout that the
- * vendor's viewer expects. Exports find the file by this link. So if the error may disappear, the
- * function returns it, and the agent tries again. Other errors are only logged. */
+ * vendor's viewer expects. Exports find the file by this link. So the function returns an error
+ * that may be temporary, and the agent announces the file again later. Other errors are only
+ * logged. */
 static mrd_err
 make_link(const mrd_session_store *store, const char *from, const char *session, const char *name,
           char text[MRD_TEXT_MAX])
@@ -188,7 +189,7 @@ write_lines(const mrd_session_store *store, const mrd_artifact_note *note, char 
         /* An incomplete line may remain in the log. Readers skip it. */
         err = mrd_artifact_fail_io(text, path);
     close(fd);
-    /* also syncs the directory, because an earlier process may have created the log without a
+    /* the directory is synced too, because an earlier process may have created the log without a
      * sync */
     if (err == MRD_OK && sync) {
         *strrchr(path, '/') = '\0';
@@ -262,7 +263,7 @@ mrd_artifacts_end_uploads(mrd_artifacts *artifacts)
         mrd_upload *upload = mrd_artifact_upload(artifacts, proof->sha256);
 
         if (upload != NULL && upload->busy) {
-            /* After an error of the disk, the upload stays. Its next attempt hashes the whole
+            /* After an error of the disk the upload is kept, and the next attempt hashes the whole
              * file. */
             upload->busy = false;
             if (proof->err == MRD_OK || proof->err == MRD_CORRUPT)
@@ -273,9 +274,9 @@ mrd_artifacts_end_uploads(mrd_artifacts *artifacts)
     }
 }
 
-/* Passes the result of a verification to the receiver's thread through a lock-free list. A bounded
- * queue could be full. Then the upload would stay busy, and the file would be refused until a
- * restart. */
+/* Passes the result of a verification to the receiver's thread through a lock-free list. This list
+ * is never full. If a result were dropped from a full queue, the upload would stay busy, and the
+ * file would be refused until a restart. */
 static void
 hand_over(mrd_artifacts *artifacts, mrd_proof *proof)
 {

@@ -1,5 +1,4 @@
-/* Removes files from <store>/artifacts that are listed in no session's manifest and that no node is
- * sending. */
+/* Removes files from <store>/artifacts that no session lists and that no node is sending. */
 #include "aggregator/store/artifacts_int.h"
 
 #include <dirent.h>
@@ -12,8 +11,8 @@
 #include "aggregator/core/model/files.h"
 #include "base/conf/log.h"
 
-/* An incomplete file is kept this long after its last bytes, so that its agent can reconnect and
- * continue. */
+/* An incomplete file that no session lists is kept this long after its last bytes arrived, so that
+ * its agent can reconnect and continue. */
 #define UPLOAD_LATELY (600 * MRD_SEC)
 
 /* Returns true if the file is being verified, or if a node sent bytes of the file recently. */
@@ -43,7 +42,7 @@ forget(const mrd_artifacts *artifacts, const char *sha256)
 {
     mrd_upload *upload = mrd_artifact_upload(artifacts, sha256);
 
-    /* the upload is forgotten, so the node that sent the file must announce it again */
+    /* the entry of the upload is freed, so the node that sent the file must announce it again */
     if (upload != NULL)
         mrd_upload_forget(upload);
     artifacts->o.grown(artifacts->o.self, sha256, 0, 0);

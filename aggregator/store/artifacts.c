@@ -15,10 +15,10 @@
 
 /* Another node may take over the upload of a file that received no bytes for this time. */
 #define UPLOAD_IDLE (5 * MRD_SEC)
-/* One node may send a file for this time plus one second for each MiB. After that, another node may
+/* A node has this time plus one second for each MiB to send a file. After that, another node may
  * take over the upload. */
 #define UPLOAD_TURN (60 * MRD_SEC)
-/* maximum number of queued messages. Agents have at most 256 requests in flight in total */
+/* maximum number of queued messages. All agents together have at most 256 unanswered requests */
 #define RECEIVING_MAX 512
 /* maximum number of files that wait to be verified. Agents must repeat further requests later */
 #define PROVING_MAX 16u
@@ -301,7 +301,7 @@ receive(void *self, void *arg)
         err = t->msg.frame.type == MRD_FRAME_DONE
                   ? on_done(artifacts, t, &ack, text)
                   : mrd_artifact_chunk(artifacts, t->msg.frame.agent, t->msg.u.chunk, &ack, text);
-        /* If the request was taken over by the prover's thread, that thread will answer it. */
+        /* If the prover's thread has taken over the request, it will answer it. */
         if (t->request.keep != NULL) {
             mrd_artifact_ack(&ack, err, text);
             mrd_artifact_reply(artifacts, &t->request, MRD_FRAME_ACK, &ack);
@@ -351,7 +351,7 @@ mrd_artifacts_open(const mrd_artifacts_options *options, mrd_artifacts **ret_art
         err = mrd_why_set(why, MRD_NOMEM, 0, "artifacts");
     if (err == MRD_OK) {
         artifacts->o = *options;
-        /* true at first, because an earlier process may not have synced file names */
+        /* true at the start, because an earlier process may not have synced file names */
         artifacts->names_unsure = true;
         err = mrd_pool_open("artifacts", 1, RECEIVING_MAX, &artifacts->receiver, why);
     }

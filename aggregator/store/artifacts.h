@@ -1,13 +1,13 @@
 /*
  * aggregator/store/artifacts.h - stores artifacts, which are files that agents send unchanged. The
  * store has one copy of each file, as <store>/artifacts/<sha256>. While a file is being received,
- * its name is <sha256>.part. When the hash is verified, the file gets its final name and is linked
- * into the directories of its sessions.
+ * its name is <sha256>.part. When its hash has been verified, the file gets its final name, and
+ * hard links to it are created in the directories of the sessions that list it.
  *
  * The receiver's thread handles announcements and chunks, and removes unlisted files. The prover's
  * thread verifies hashes, so that hashing a file of many gigabytes does not delay other files.
  *
- * Threads  mrd_artifacts_take and mrd_artifacts_sweep are called from one thread. The callbacks of
+ * Threads  Only one thread may call mrd_artifacts_take and mrd_artifacts_sweep. The callbacks of
  *          the options are called on the two threads above, and may wait for the core. The core
  *          never waits for these threads.
  */
@@ -32,7 +32,7 @@ typedef struct {
 typedef struct {
     const mrd_session_store *store; /* `store` and `server` are borrowed */
     mrd_server *server;
-    /* Reports that the file has `bytes` bytes now, and that `more` of them are new. */
+    /* Reports that the stored file has `bytes` bytes, and that `more` of them are new. */
     void (*grown)(void *self, const char *sha256, uint64_t bytes, uint64_t more);
     /* Reports that the file is complete. `proven` is true if its hash was verified just now, and
      * false if the file already existed. Stores an array of changes to sessions in *ret_notes,
@@ -40,7 +40,7 @@ typedef struct {
     size_t (*complete)(void *self, const char *sha256, bool proven, mrd_artifact_note **ret_notes);
     void (*logged)(void *self, uint64_t session, const char *sha256);
     /* Returns true if a session lists the file. If `part` is true, the file is incomplete, and only
-     * sessions that may still receive it count. */
+     * sessions that can still get the missing bytes count. */
     bool (*listed)(void *self, const char *sha256, bool part);
     /* reports that a file was removed from the store; `part` is true if it was incomplete */
     void (*removed)(void *self, bool part);

@@ -1,6 +1,6 @@
-/* aggregator/store/artifacts_int.h - shared by the four files of the artifact store. artifacts.c
- * receives bytes, artifact_proof.c verifies hashes and updates the sessions, and artifact_sweep.c
- * removes unlisted files. artifact_uploads.c has their common helper functions. */
+/* aggregator/store/artifacts_int.h - declarations that the four files of the artifact store share.
+ * artifacts.c receives bytes, artifact_proof.c verifies hashes and updates the sessions, and
+ * artifact_sweep.c removes unlisted files. artifact_uploads.c has their common helper functions. */
 #ifndef MRD_AGGREGATOR_STORE_ARTIFACTS_INT_H
 #define MRD_AGGREGATOR_STORE_ARTIFACTS_INT_H
 
@@ -20,7 +20,7 @@ typedef struct {
     mrd_local_ns used;
     uint64_t owner;     /* key of the agent that may send chunks; no other node may */
     mrd_local_ns began; /* when `owner` became the owner; 0 means no owner */
-    bool busy;          /* all bytes were received, and the prover's thread is verifying the file */
+    bool busy;          /* all bytes were received, and the prover's thread verifies the file */
 } mrd_upload;
 
 typedef struct mrd_proof mrd_proof;
@@ -56,8 +56,8 @@ struct mrd_proof {
 
 /* Functions that the worker threads run. */
 void mrd_artifact_prove(void *self, void *proof); /* runs on the prover's thread */
-/* Clears the busy mark of uploads whose files were verified. Frees an upload if its file is
- * complete or was deleted. The receiver's thread calls this before each use of the uploads. */
+/* Clears `busy` in the uploads whose files were verified. Frees an upload if its file is complete
+ * or was deleted. The receiver's thread calls this function before each use of the uploads. */
 void mrd_artifacts_end_uploads(mrd_artifacts *artifacts);
 void mrd_artifact_sweep(void *self, void *none); /* runs on the receiver's thread */
 

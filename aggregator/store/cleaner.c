@@ -19,7 +19,8 @@
 struct mrd_cleaner {
     mrd_cleaner_options o;
     mrd_pool *worker;
-    /* set while the thread is closing, or while such work is queued; accessed atomically */
+    /* `closing` is set by mrd_cleaner_close. `looking` and `emptying` are set while work of this
+     * kind is queued. All are accessed atomically */
     bool closing, looking, emptying;
 };
 
@@ -33,7 +34,7 @@ typedef struct {
 static _Thread_local uint64_t walk_sum;
 
 /* Adds the disk space of a file or directory. Skips files with several hard links, because these
- * are artifacts. They are counted once for all sessions. */
+ * are artifacts, which the store counts once for all sessions. */
 static int
 walk_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {
@@ -84,7 +85,8 @@ empty_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
     (void) st;
     (void) type;
     if (__atomic_load_n(&emptied_by->closing, __ATOMIC_RELAXED))
-        return 1; /* stops the walk; the next start of the aggregator deletes the rest */
+        /* stops the deletion; the next start of the aggregator deletes the remaining files */
+        return 1;
     return ftw->level == 0 || remove(path) == 0 || errno == ENOENT ? 0 : 1;
 }
 

@@ -3,8 +3,8 @@
  * remove a directory, the thread renames it into <store>/removed and deletes it there. So after a
  * crash, the directory is either complete or already in `removed`.
  *
- * Threads  the functions may be called from any thread. The callbacks run on the cleaner's thread
- *          and must not wait for the cleaner.
+ * Threads  any thread may call the functions. The callbacks run on the cleaner's thread and must
+ *          not wait for the cleaner.
  */
 #ifndef MRD_AGGREGATOR_STORE_CLEANER_H
 #define MRD_AGGREGATOR_STORE_CLEANER_H
@@ -33,8 +33,8 @@ void mrd_cleaner_measure(mrd_cleaner *cleaner, uint64_t session, const char *tex
 void mrd_cleaner_remove(mrd_cleaner *cleaner, uint64_t session, const char *text);
 /* queues the deletion of everything in <store>/removed */
 void mrd_cleaner_empty(mrd_cleaner *cleaner);
-/* Queues a check that the store still exists, and of its free disk space. Does nothing if a check
- * is queued already. */
+/* Queues a check whether the store still exists, and how much disk space is free. Does nothing if a
+ * check is queued already. */
 void mrd_cleaner_look(mrd_cleaner *cleaner);
 
 #endif

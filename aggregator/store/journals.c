@@ -13,15 +13,15 @@
 #include "base/vec.h"
 
 #define GROUP_MAX MRD_PENDING_MAX
-/* An agent has 8 frames in flight. If at least this number of frames is queued, the thread does not
- * wait for more frames. */
+/* If this number of frames is queued, the thread writes them without waiting for more. It is the
+ * number of frames that one agent sends before it waits for an acknowledgement. */
 #define GROUP_ENOUGH 8
 #define GROUP_WAIT   (3 * MRD_MS)
 
 typedef struct item {
     struct item *next;
     mrd_journals_frame f;
-    char *instance_id; /* node of a new journal */
+    char *instance_id; /* id of the node, if the frame is the first one of a new journal */
     /* true if the item has no frame but is an order to close the session's journals */
     bool close;
     mrd_local_ns came;
@@ -262,8 +262,9 @@ commit(mrd_journals *journals)
 
 /* ---- The writer's thread ---- */
 
-/* Waits until GROUP_ENOUGH frames are queued, or GROUP_WAIT after the first one was queued. One
- * sync for many frames costs the same as one for a single frame. The caller holds the lock. */
+/* Waits until GROUP_ENOUGH frames are queued, or until GROUP_WAIT has passed since the first frame
+ * was queued. A sync takes equally long for many frames as for one, so the thread collects frames.
+ * The caller holds the lock. */
 static void
 wait_for_company(mrd_journals *journals)
 {
@@ -371,7 +372,7 @@ mrd_journals_close_session(mrd_journals *journals, uint64_t session)
 {
     item *i = calloc(1, sizeof(*i));
 
-    /* Out of memory: the journals stay open until the aggregator ends. No data is lost. */
+    /* If out of memory, the journals stay open until the aggregator ends. No data is lost. */
     if (i == NULL) {
         journals->o.closed(journals->o.self, session);
         return;

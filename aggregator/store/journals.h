@@ -2,7 +2,7 @@
  * aggregator/store/journals.h - a thread that writes the journals of all sessions. The thread
  * writes the queued frames in groups and syncs each group before it reports the frames as stored.
  *
- * Threads  mrd_journals_append and mrd_journals_close_session are called from one thread. The
+ * Threads  Only one thread may call mrd_journals_append and mrd_journals_close_session. The
  *          callbacks `stored` and `closed` run on the writer's thread, and must not wait for it.
  */
 #ifndef MRD_AGGREGATOR_STORE_JOURNALS_H

@@ -26,7 +26,7 @@ mrd_session_view_new(const mrd_core *core, const mrd_session *session)
     return view;
 }
 
-/* Relaxed memory order suffices, because the caller already holds a reference. */
+/* Relaxed memory order is sufficient, because the caller already holds a reference. */
 mrd_session_view *
 mrd_session_view_ref(mrd_session_view *view)
 {

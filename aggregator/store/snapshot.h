@@ -2,8 +2,7 @@
  * aggregator/store/snapshot.h - immutable copies of the core's state with reference counts, for
  * readers on other threads.
  *
- * Threads  snapshots are created on the thread of the core. They are read, referenced and released
- *          on any thread.
+ * Threads  the core's thread creates snapshots. Any thread may read, reference and release them.
  */
 #ifndef MRD_AGGREGATOR_STORE_SNAPSHOT_H
 #define MRD_AGGREGATOR_STORE_SNAPSHOT_H

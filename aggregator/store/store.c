@@ -114,8 +114,9 @@ timeline_save(const mrd_timescale *timescale, const char *path, int64_t moves, m
 
 /* Opens the session timeline. Session time is this machine's CLOCK_MONOTONIC_RAW plus a constant.
  * The first start after a boot chooses the constant so that session time is close to UTC. Later
- * starts use the same constant. If the store was used on another machine in between, a new timeline
- * begins, because this machine's clock says nothing about that time. */
+ * starts use the same constant. If another machine used the store in between, a new timeline
+ * begins, because this machine's clock has no relation to the session times of the other
+ * machine. */
 static mrd_err
 timeline_open(const mrd_session_store *store, mrd_timescale *timescale, mrd_why *why)
 {
@@ -145,9 +146,9 @@ timeline_open(const mrd_session_store *store, mrd_timescale *timescale, mrd_why 
     return err;
 }
 
-/* Locks the store. Two aggregators with the same store would end, merge and delete each other's
- * sessions. The kernel releases the lock when the process exits. If the file system does not
- * support locks, the store is used without a lock. */
+/* Locks the store against other aggregators. Two aggregators with the same store would end, merge
+ * and delete each other's sessions. The kernel releases the lock when the process exits. If the
+ * file system does not support locks, the store is used without a lock. */
 static mrd_err
 store_lock(mrd_session_store *store, mrd_why *why)
 {
@@ -221,8 +222,8 @@ mrd_session_store_check(const mrd_session_store *store, mrd_why *why)
 }
 
 /* Creates the store's directories and syncs their names. Also syncs the names of existing
- * directories, because an earlier process may have created them without a sync. Then a power
- * failure could remove the whole store. */
+ * directories, because an earlier process may have created them without a sync. Without this, a
+ * power failure could remove the whole store. */
 static mrd_err
 make_folders(const mrd_session_store *store, const char *path, mrd_why *why)
 {
@@ -270,14 +271,15 @@ mrd_session_store_fini(mrd_session_store *store)
 
 /* ---- Loading sessions at the start ---- */
 
-/* State of the recovery of all sessions. Recovery also makes the data durable. The data may exist
- * only in the page cache, but counts as stored from now on. */
+/* State of the recovery of all sessions. All data that is found counts as stored after the
+ * recovery. Some of it may exist only in the page cache, so the recovery makes it durable. */
 typedef struct {
     const mrd_session_store *st;
     mrd_core *c;
     /* descriptor of the store's directory for syncfs, opened before any file was read */
     int fd;
-    /* each file is synced, because syncfs does not report every error on this file system */
+    /* true if each file is synced, because syncfs does not report every error on this file
+     * system */
     bool each;
     bool starved; /* memory ran out, so an unreadable session could not be registered */
 } recovery;
@@ -333,8 +335,8 @@ part_recover(recovery *r, mrd_session *session, mrd_part *part, mrd_why *why)
                 "frames=%zu",
                 session->text, part->instance_id, uncounted);
     if (journal_index.refused->err != MRD_OK) {
-        /* This happens only if the session has ended. Then the manifest has the number of
-         * events. */
+        /* This happens only for ended sessions, because the recovery of an open session fails after
+         * a read error. The manifest has the number of events of an ended session. */
         mrd_log(MRD_LOG_WARN, "AGG-JOURNAL-UNREAD",
                 "A part of a journal cannot be read, and a merge would lack it: session=%s node=%s "
                 "reason=%s",
@@ -460,8 +462,8 @@ session_recover(recovery *r, const char *name, uint64_t id, mrd_why *why)
         bool may_pass = err == MRD_IO || err == MRD_FULL || err == MRD_NOMEM;
 
         if (mrd_core_unreadable(core, id, may_pass, why->text) != MRD_OK)
-            /* The artifacts of an unregistered session are unknown, so no artifact may be
-             * removed. */
+            /* Out of memory. It is then unknown which artifacts this session lists, so no artifact
+             * may be removed. */
             r->starved = true;
     } else {
         mrd_core_readable(core, id);
@@ -493,8 +495,8 @@ nodes_recover(const mrd_session_store *st, mrd_core *core)
     free(path);
 }
 
-/* Removes incomplete files that a killed process left. This is safe, because the aggregator does
- * not write any files yet. */
+/* Removes incomplete files that a killed aggregator left. This is safe, because the starting
+ * aggregator does not write any files yet. */
 static void
 remove_parts(const mrd_session_store *st, const char *session, const char *below)
 {
@@ -590,8 +592,8 @@ mrd_session_store_recover(const mrd_session_store *store, mrd_core *core, mrd_wh
                         : "",
                     entry->d_name, one.text);
     }
-    /* An error here must stop the aggregator. Sessions that were not listed would look removed, and
-     * their artifacts would be deleted as unused. */
+    /* After an error here the aggregator must not start. The sessions that were not listed would
+     * count as removed, and their artifacts would be deleted. */
     if (sys != 0)
         err = mrd_why_set(why, MRD_IO, sys, "cannot list all of %s", root);
     if (err == MRD_OK && core->unreadable > 0)

@@ -34,8 +34,8 @@ mrd_err mrd_session_store_open(mrd_session_store *store, const char *dir, mrd_sy
                                mrd_timescale *ret_scale, mrd_why *why);
 void mrd_session_store_fini(mrd_session_store *store);
 /* Checks that the store's path still leads to the directory that was opened. The directory may have
- * been removed, replaced, unmounted or mounted over. Then new data would be lost or written to
- * another place. May be called from any thread. Errors: IO. */
+ * been removed, replaced, unmounted or mounted over. In these cases new data would be lost or
+ * written to another place. May be called from any thread. Errors: IO. */
 mrd_err mrd_session_store_check(const mrd_session_store *store, mrd_why *why);
 /* Returns a path below the store's directory. If `session` is not NULL, it is the text of a
  * session's id, and the path is below the session's directory. The caller frees the path. NULL if
