@@ -109,8 +109,7 @@ check_query(void *cls, enum MHD_ValueKind kind, const char *key, const char *val
             continue;
         if ((check->seen >> (k % 64) & 1) != 0)
             check->twice = key;
-        /* without this check, a handler would get NULL, as if the parameter were absent */
-        else if (value == NULL)
+        else if (value == NULL) /* a handler would see NULL, like an absent parameter */
             check->bare = key;
         check->seen |= 1ull << (k % 64);
         return check->twice == NULL && check->bare == NULL ? MHD_YES : MHD_NO;
@@ -226,8 +225,7 @@ find_route(mrd_http_request *req)
         mrd_buf_text(&req->allow, "OPTIONS");
 }
 
-/* Header fields that may occur only once. If a request repeats a field, a proxy and this server
- * might use different values. */
+/* These header fields may occur only once. If repeated, a proxy might use another value of them. */
 static const char *const single_fields[] = { "Host", "Origin", "Sec-Fetch-Site", "Authorization",
                                              "Content-Type" };
 
