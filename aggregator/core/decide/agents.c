@@ -181,6 +181,7 @@ mrd_core_conn_gone(mrd_core *core, mrd_core_time now, uint32_t conn)
     mrd_nodes_connect(&core->nodes, node, 0);
     core->registry.changed = true;
     mrd_hang_node_gone(core->hang, node->key, now.local);
+    mrd_slow_node_gone(core->slow, node->key, now.local);
     mrd_effects_log(&core->out, MRD_LOG_INFO, "AGG-NODE-DOWN", "An agent disconnected: node=%s",
                     node->instance_id);
 }

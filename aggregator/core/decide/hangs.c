@@ -1,6 +1,6 @@
 /* Jobs that stand still: takes the nodes' reports, publishes verdicts, and makes flight recorders
  * keep the events that led to the standstill. */
-#include "aggregator/core/model/state.h"
+#include "aggregator/core/decide/watch.h"
 
 #include <stdio.h>
 
@@ -81,6 +81,7 @@ take_rank(mrd_core *core, const mrd_node *node, const bridge *b, const Mrd__Rank
         take_op(&rank, b, state->ops[i]);
     mrd_jobid_parse(&id, mrd_str_of(state->identity));
     mrd_hang_report(core->hang, node->key, &id, state->uid, state->confirmed, &rank);
+    mrd_watch_take_pace(core, node, &id, &rank, state, b->offset);
 }
 
 void
@@ -95,8 +96,11 @@ mrd_core_take_ranks(mrd_core *core, const mrd_node *node, const Mrd__Heartbeat *
                             hb->stacks[i]->process_id, hb->stacks[i]->start_ticks,
                             hb->stacks[i]->text);
     mrd_hang_node_seen(core->hang, node->key, core->now.local);
-    if (hb->ranks == NULL || !mrd_hang_node_begin(core->hang, node->key, node->instance_id,
-                                                  hb->ranks->left_out > 0, core->now.local))
+    mrd_slow_node_seen(core->slow, node->key, core->now.local);
+    if (hb->ranks == NULL ||
+        !mrd_hang_node_begin(core->hang, node->key, node->instance_id, hb->ranks->left_out > 0,
+                             core->now.local) ||
+        !mrd_slow_node_begin(core->slow, node->key, node->instance_id, core->now.local))
         return;
     for (size_t i = 0; i < hb->ranks->n_ranks; i++)
         take_rank(core, node, &b, hb->ranks->ranks[i]);
@@ -123,44 +127,11 @@ mrd_core_want_stacks(const mrd_core *core, const mrd_node *node, mrd_effect *eff
 
 /* ---- Verdicts about hangs ---- */
 
-/* Returns true if the session records the hanging job, so that the session's readers may see the
- * verdict. */
-static bool
-concerns(const mrd_session *session, const mrd_hang_verdict *verdict)
-{
-    return session->of_job.key.text[0] == '\0' ||
-           mrd_job_key_equal(&session->of_job.key, &verdict->job);
-}
-
-/* Makes flight recorders on the hanging job's nodes save their events. One report for each session
- * is enough, because its trigger reaches all nodes. */
-static void
-freeze(mrd_core *core, const mrd_hang_verdict *verdict)
-{
-    char reason[MRD_TEXT_MAX];
-
-    snprintf(reason, sizeof(reason), "the job stands still: %.200s", verdict->reason);
-    for (size_t i = 0; i < core->n_sessions; i++) {
-        mrd_session *session = core->sessions[i];
-
-        if (!concerns(session, verdict))
-            continue;
-        for (size_t k = 0; k < core->nodes.n; k++) {
-            const mrd_node *node = core->nodes.v[k];
-
-            if (mrd_session_part(session, node->instance_id) == NULL ||
-                !mrd_hang_is_on(core->hang, &verdict->job, node->key))
-                continue;
-            mrd_session_report(core, session, node, reason);
-            break;
-        }
-    }
-}
-
 void
-mrd_core_watch_hangs(mrd_core *core)
+mrd_core_watch_jobs(mrd_core *core)
 {
     const mrd_hang_verdict *verdict;
+    char reason[MRD_TEXT_MAX];
 
     (void) mrd_hang_step(core->hang, core->now.local);
     for (size_t i = 0; (verdict = mrd_hang_changed(core->hang, i)) != NULL; i++) {
@@ -173,6 +144,8 @@ mrd_core_watch_hangs(mrd_core *core)
         mrd_effects_log(&core->out, MRD_LOG_WARN, "AGG-HANG",
                         "A job stands still: job=%s verdict=%s reason=%s", verdict->job.text,
                         mrd_hang_class_text(verdict->cls), verdict->reason);
-        freeze(core, verdict);
+        snprintf(reason, sizeof(reason), "the job stands still: %.200s", verdict->reason);
+        mrd_watch_freeze(core, &verdict->job, reason);
     }
+    mrd_watch_slow(core);
 }

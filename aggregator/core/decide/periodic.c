@@ -33,7 +33,7 @@ mrd_core_tick(mrd_core *core, mrd_core_time now)
     mrd_core_enter(core, now);
     drop_forgotten(core);
     mrd_core_surveys_tick(core);
-    mrd_core_watch_hangs(core);
+    mrd_core_watch_jobs(core);
     for (size_t i = 0; i < core->n_sessions; i++) {
         if (!core->sessions[i]->deleted && mrd_effects_room(&core->out, MRD_EFFECTS_ROOM))
             mrd_session_run(core, core->sessions[i]);

@@ -23,9 +23,11 @@ mrd_core_new(const mrd_core_options *options, mrd_core_time now)
                               .unlearned = options->limits.hang_wait };
 
     if (core == NULL || (core->out.v = malloc(MRD_EFFECTS_MAX * sizeof(*core->out.v))) == NULL ||
-        (core->hang = mrd_hang_new(&hang)) == NULL) {
-        if (core != NULL)
+        (core->hang = mrd_hang_new(&hang)) == NULL || (core->slow = mrd_slow_new()) == NULL) {
+        if (core != NULL) {
             free(core->out.v);
+            mrd_hang_free(core->hang);
+        }
         free(core);
         return NULL;
     }
@@ -51,6 +53,7 @@ mrd_core_free(mrd_core *core)
         mrd_map_fini(&core->surveys[i].answered_by);
     mrd_nodes_fini(&core->nodes);
     mrd_hang_free(core->hang);
+    mrd_slow_free(core->slow);
     mrd_stored_files_fini(&core->files);
     free(core->out.v);
     free(core);

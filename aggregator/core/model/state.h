@@ -8,6 +8,7 @@
 #include "aggregator/core/hang/hang.h"
 #include "aggregator/core/model/core.h"
 #include "aggregator/core/model/files.h"
+#include "aggregator/core/slow/slow.h"
 
 /* Counters since the start of the aggregator, for /metrics. */
 typedef struct {
@@ -70,6 +71,7 @@ struct mrd_core {
     unsigned proof_epoch;
     mrd_nodes nodes;
     mrd_hang *hang;
+    mrd_slow *slow;
     mrd_session **sessions;
     size_t n_sessions;
     mrd_stored_files files;
@@ -169,13 +171,14 @@ void mrd_core_answer_waiting(mrd_core *core, uint64_t session, uint64_t version,
 /* Answers all commands that wait for the session, because it was deleted. */
 void mrd_core_answer_gone(mrd_core *core, uint64_t session);
 
-/* Takes the reports about ranks from a heartbeat of the node, for the hang watch
- * (decide/hangs.c). */
+/* Takes the reports about ranks from a heartbeat of the node, for the watches of
+ * hangs and of slow ranks (decide/hangs.c). */
 void mrd_core_take_ranks(mrd_core *core, const mrd_node *node, const Mrd__Heartbeat *hb,
                          mrd_local_ns received);
 /* adds requests for stacks to the answer to a heartbeat */
 void mrd_core_want_stacks(const mrd_core *core, const mrd_node *node, mrd_effect *effect);
-void mrd_core_watch_hangs(mrd_core *core);
+/* judges the jobs, and publishes the verdicts about hangs and slow ranks */
+void mrd_core_watch_jobs(mrd_core *core);
 
 /* Starts a survey about the session, a question to all nodes (decide/survey.c). Returns the id of
  * the survey, 0 if all slots are in use. */

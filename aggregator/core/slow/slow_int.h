@@ -1,0 +1,100 @@
+/* aggregator/core/slow/slow_int.h - internals of the slow watch: slow.c stores the reports of
+ * nodes, slow_slots.c turns readings into slots, slow_medians.c compares ranks, and slow_list.c
+ * lists jobs and ranks */
+#ifndef MRD_AGGREGATOR_CORE_SLOW_SLOW_INT_H
+#define MRD_AGGREGATOR_CORE_SLOW_SLOW_INT_H
+
+#include "aggregator/core/slow/slow.h"
+#include "base/map.h"
+
+#define SLOW_RECENT 5 /* number of slots that count as the present */
+
+typedef struct slow_job slow_job;
+
+/* What a rank did in each step between two readings. The times are means in ns. */
+typedef struct {
+    uint32_t steps; /* number of steps between the readings; 0 if the slot has no values */
+    bool fresh;     /* a reading lies in this slot; false if only a later reading covers it */
+    float step;
+    float part[MRD_SLOW_PARTS]; /* negative if unknown */
+    float collective;           /* inside operations that wait for other ranks, except executions */
+    float cpu_wait;             /* negative if unknown */
+} slow_slot;
+
+/* The readings of one process. Slots are numbered by time: slot n begins at n * MRD_SLOW_SLOT. */
+typedef struct {
+    /* the newest reading, and the newest one of an earlier slot */
+    mrd_slow_reading last, base;
+    /* numbers of the oldest and the newest slot; `newest_slot` is less if there is none */
+    int64_t oldest_slot, newest_slot;
+    slow_slot slots[MRD_SLOW_SLOTS]; /* slot n is at index n % MRD_SLOW_SLOTS */
+} slow_series;
+
+typedef struct {
+    int64_t pid, start_ticks, rank, world;
+    mrd_hang_state state;
+    bool lost; /* the newest report has incomplete counts */
+    slow_job *job;
+    size_t member;       /* index in job->members */
+    size_t node;         /* index in mrd_slow.nodes */
+    bool reported;       /* the newest report of the node has this process */
+    slow_series *series; /* NULL if the process has no reading */
+} slow_process;
+
+typedef struct {
+    uint64_t key;
+    char name[129];
+    mrd_local_ns seen; /* when the node's last message arrived */
+    mrd_local_ns gone; /* when the connection of the node ended; 0 while it is connected */
+    slow_process **processes;
+    size_t n, cap;
+    size_t next;  /* index after the process that was reported last; the usual place of the next */
+    bool changed; /* `processes` may have processes that were not reported again */
+} slow_node;
+
+struct slow_job {
+    mrd_job_key key;
+    mrd_jobid identity; /* the pairs that all its processes reported */
+    bool confirmed;
+    mrd_local_ns first_seen;
+    slow_process **members;
+    size_t n, cap;
+    bool unsorted; /* `members` is not in the order of the ranks */
+    /* Medians over the ranks. `medians_from` is the first slot that has to be computed again. */
+    int64_t medians_from, medians_to;
+    float medians[MRD_SLOW_SLOTS]; /* of the time of a step; 0 if no rank has a value */
+    float part[MRD_SLOW_PARTS];    /* of the parts in the last 10 s; negative if unknown */
+    /* the verdict about the job; its class is NO_VERDICT if there is none */
+    mrd_slow_verdict verdict;
+};
+
+struct mrd_slow {
+    slow_node *nodes;
+    size_t n_nodes, cap_nodes;
+    mrd_map node_by_key; /* maps a node's key to its index in `nodes` */
+    slow_job **jobs;
+    size_t n_jobs, cap_jobs;
+    mrd_map job_by_key;   /* maps the hash of a job's key to its index in `jobs` */
+    mrd_local_ns stepped; /* time of the last judgement */
+    mrd_slow_verdict *history;
+    size_t n_history, history_at;
+    mrd_slow_verdict *changed;
+    size_t n_changed, cap_changed;
+    float *scratch; /* memory for medians */
+    size_t cap_scratch;
+    uint64_t last_id;
+    mrd_slow_counts counts;
+};
+
+/* Adds a reading to the series of the process. Readings that cannot be true are counted and
+ * dropped. A change of the leading operation begins the series again. */
+void mrd_slow_take(mrd_slow *slow, slow_process *process, const mrd_slow_reading *reading);
+/* Returns the values of the process in this slot, or NULL if there are none. */
+const slow_slot *mrd_slow_slot_of(const slow_process *process, int64_t slot);
+/* Returns the median of n numbers, n > 0. Changes their order. */
+float mrd_slow_median(float *v, size_t n);
+/* Sorts the members of the job, and computes the medians that the lists show. */
+void mrd_slow_refresh(mrd_slow *slow, slow_job *job);
+slow_job *mrd_slow_find_job(const mrd_slow *slow, const mrd_job_key *key, bool confirmed);
+
+#endif
