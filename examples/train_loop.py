@@ -3,7 +3,7 @@
 
 Each process is a rank, and each NeuronCore is a worker with a thread of its own. The program starts its ranks itself,
 unless a launcher has started it as one rank (RANK, WORLD_SIZE, LOCAL_RANK, or Slurm's variables for these). It loads
-libnrt.so.1 by name, so LD_LIBRARY_PATH chooses the runtime. It makes annotations if the module meridian is installed.
+libnrt.so.1 by name, so LD_LIBRARY_PATH chooses the runtime. It makes annotations if the meridian module is installed.
 
     LD_LIBRARY_PATH=build/lib/simnrt examples/train_loop.py --ranks 2 --cores 2 --steps 10
 """
@@ -63,7 +63,7 @@ class Nrt:
 
 
 def span(name, **args):
-    """Returns a scope annotation, or a context that does nothing if the module meridian is missing."""
+    """Returns a scope annotation, or a context that does nothing if the meridian module is missing."""
     if meridian is None or not hasattr(meridian, "span"):
         return contextlib.nullcontext()
     return meridian.scope(name, **args)
