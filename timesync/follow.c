@@ -151,7 +151,7 @@ adapt_w(mrd_follow *follow, int64_t until)
         return;
     /* A few bins a minute do not show how the rate changes in between, so w stays at least
      * w_live. */
-    if (older < MRD_FOLLOW_DENSE)
+    if ((double) older < mrd_follow_dense(follow->window[0].t0, until))
         use_w(follow, fmax(4 * follow->bend, follow->options.w_live));
     else
         use_w(follow, fmin(fmax(4 * follow->bend, follow->options.w), MRD_FOLLOW_W_MAX));

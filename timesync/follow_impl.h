@@ -32,6 +32,13 @@ mrd_ineqs_source(const mrd_ineq *ineqs, size_t n)
     return best[0] < best[1] ? best[0] : best[1];
 }
 
+/* Returns how many bins from `from` to `to` show how the rate changes in this time. */
+static inline double
+mrd_follow_dense(int64_t from, int64_t to)
+{
+    return (double) MRD_FOLLOW_DENSE * (double) (to - from) / (double) MRD_FOLLOW_WINDOW;
+}
+
 /* Returns true if the probes of a clock are unreliable, because too many packets contradict the
  * others. */
 static inline bool

@@ -148,10 +148,9 @@ estimate(const collect *c, const off_epoch *epoch, const mrd_follow_options *opt
 static double
 least_w(const mrd_span *spans, size_t n, const mrd_follow_options *options)
 {
-    double s = n < 2 ? 0 : mrd_seconds(spans[0].t0, spans[n - 1].t0);
-    double dense = (double) MRD_FOLLOW_DENSE * (double) MRD_SEC / (double) MRD_FOLLOW_WINDOW;
+    int64_t from = n == 0 ? 0 : spans[0].t0, to = n == 0 ? 0 : spans[n - 1].t0;
 
-    return s * MRD_SEC > MRD_FOLLOW_ADAPT && (double) n < dense * s
+    return to - from > MRD_FOLLOW_WINDOW && (double) n < mrd_follow_dense(from, to)
                ? fmax(options->w, options->w_live)
                : options->w;
 }

@@ -17,9 +17,9 @@ sim_x(const sim *s, double t)
     size_t i = t < 0 ? 0 : (size_t) t;
 
     if (c->wave_period_s > 0) {
-        double k = 6.283185307179586 / c->wave_period_s;
+        double k = 6.283185307179586 / c->wave_period_s, phase = 6.283185307179586 * c->wave_phase;
 
-        x += c->wave_ppm * 1e3 / k * (1 - cos(k * t));
+        x += c->wave_ppm * 1e3 / k * (cos(phase) - cos(phase + k * t));
     }
     for (int j = 0; j < c->step_count; j++) {
         if (t >= c->steps[j].at_s)

@@ -28,8 +28,9 @@ typedef struct {
     /* clock */
     int64_t offset; /* ns */
     double ppm;
-    double wave_ppm, wave_period_s; /* sinusoid of the rate */
-    double walk;                    /* ppb per s: maximum random walk of the rate */
+    /* sinusoid of the rate; it is at this share of its period when the session begins */
+    double wave_ppm, wave_period_s, wave_phase;
+    double walk; /* ppb per s: maximum random walk of the rate */
     sim_step steps[4];
     int step_count;
     /* path */

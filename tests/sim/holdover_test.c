@@ -193,4 +193,45 @@ TEST(a_clock_of_five_minutes_is_not_learned)
     sim_fini(&s);
 }
 
+/* The first minute of a new clock. The live bound assumes w_live, until the estimate has shown how the
+ * rate changes. */
+TEST(a_new_clock_is_known_soon)
+{
+    static const double until_s[] = { 10, 20, 30, 40, 60, 90 };
+    uint64_t seed = rng_seed();
+    result r[MRD_COUNT(until_s)];
+
+    memset(r, 0, sizeof(r));
+    for (uint64_t i = 0; i < 60; i++) {
+        sim_config c = clock_of(seed * 1000 + i, 1.3);
+        mrd_follow *follow = mrd_follow_new("node", 1, &mrd_follow_defaults);
+        size_t n = 0, k = 0;
+        sim s;
+
+        c.duration_s = 100;
+        sim_init(&s, &c);
+        for (double at_s = 1; k < MRD_COUNT(until_s); at_s += 0.1) {
+            int64_t at = SIM_SESSION_ZERO + (int64_t) (at_s * 1e9);
+            mrd_align_bound bound;
+            mrd_sess_ns got;
+
+            for (; n < s.n && s.known[n] <= at; n++)
+                mrd_follow_probe(follow, &s.probes[n]);
+            if (!mrd_follow_live(follow, (mrd_local_ns){ sim_local(&s, at) }, &got, &bound))
+                continue;
+            CHECK(at >= bound.lo.ns && at <= bound.hi.ns);
+            if (at_s >= until_s[k])
+                r[k++].half[i] = (double) (bound.hi.ns - bound.lo.ns) / 2000;
+        }
+        mrd_follow_free(follow);
+        sim_fini(&s);
+    }
+    for (size_t k = 0; k < MRD_COUNT(until_s); k++) {
+        r[k].n = 60;
+        printf("a new clock after %.0f s, round trip 1.3 us: half width %.2f us (simulated)\n",
+               until_s[k], median(&r[k]));
+    }
+    CHECK(median(&r[3]) < 1.5); /* 2.25 while w stayed at w_live for a minute */
+}
+
 TEST_MAIN()

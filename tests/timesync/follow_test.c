@@ -7,7 +7,7 @@
 #include "tests/timesync/rng.h"
 #include "timesync/follow.h"
 
-#define SECONDS 45 /* below MRD_FOLLOW_ADAPT, so that no change of the rate is assumed */
+#define SECONDS 29 /* below MRD_FOLLOW_ADAPT, so that no change of the rate is assumed */
 #define PROBES  (SECONDS * 8)
 
 typedef struct {

@@ -114,9 +114,9 @@ TEST(finished_sessions)
 
 TEST(clocks_that_are_followed)
 {
-    check("live", &(row){ live, 1, 4, 4 });
-    check("live", &(row){ live, 3, 4, 0 });
-    check("live", &(row){ live, 10, 4, 0 });
+    check("live", &(row){ live, 1, 4, 2 });
+    check("live", &(row){ live, 3, 4, 4 });
+    check("live", &(row){ live, 10, 4, 4 });
 }
 
 TEST(pictures)
