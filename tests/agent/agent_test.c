@@ -315,7 +315,8 @@ TEST(a_recorder_ships_its_window_and_nothing_else)
     CHECK_INT(g.events, 100);
     CHECK(g.seen[101] == 1 && g.seen[200] == 1 && g.seen[100] == 0 && g.seen[201] == 0);
     check_equation("window", a);
-    /* A second window that overlaps the first one delivers only the remaining events, none twice. */
+    /* The second trigger's window overlaps the window of the first trigger. The agent sends only
+     * the events that it has not sent yet. */
     CHECK_ERR("second",
               mrd_record_trigger(mrd_agent_borrow_record(a), SESSION, 6, (mrd_local_ns){ marks[1] },
                                  (mrd_local_ns){ marks[3] }),
@@ -393,8 +394,9 @@ TEST(sessions_take_what_they_select)
     fake_aggregator_fini(&g);
 }
 
-/* The wall clock may be wrong, so a repeated change must not compute the time again from it. Here
- * the pause moves, as if the wall clock was set between the two changes. */
+/* The agent converts the time of a pause to its own clock by the wall clock, which may be set in
+ * between. If the aggregator repeats a pause, the agent must not convert its time again. Here the
+ * repeated message has another time, as if the wall clock had been set. */
 TEST(a_change_that_is_repeated_while_no_time_is_known_stays)
 {
     mrd_agent_options o = settings(NULL);
@@ -475,7 +477,8 @@ TEST(rings_wait_until_sessions_are_known)
     fake_aggregator_fini(&g);
 }
 
-/* A process stops writing after its ring overflowed, so no record reports the loss. */
+/* A process writes no more records after its ring overflowed, so no record in the ring states the
+ * loss. The agent must count it from the header of the ring. */
 TEST(a_loss_that_nobody_tells_is_counted_at_the_end)
 {
     mrd_agent_options o = settings(NULL);
@@ -567,7 +570,7 @@ agent_child(int fd, const mrd_agent_options *o, bool first)
 
     if (a == NULL)
         _exit(3);
-    if (first) /* later agents learn it from their predecessors */
+    if (first) /* later agents read the session from the spool of the agent before */
         control(a, MRD__CONTROL_TYPE__CONTROL_GO, false, MRD__NODE_PHASE__NODE_RECORDING);
     for (;;)
         mrd_agent_step(a, 2);
@@ -703,7 +706,7 @@ TEST(a_killed_recorder_is_counted_by_its_successor)
         CHECK_INT(g.dropped, run * 100); /* of earlier runs */
         CHECK_INT(g.held, 100);
         CHECK_INT(g.delivered, 0);
-        /* until the rings are released and the notes committed */
+        /* wait until the agent has released the rings and committed the notes */
         for (int64_t seen = (int64_t) g.heartbeats;
              (int64_t) g.heartbeats < seen + 2 && fake_serve(&g, ends[0], &pending);)
             ;
@@ -800,8 +803,8 @@ TEST(a_session_has_counters_of_its_own)
     fake_aggregator_fini(&g);
 }
 
-/* Only the flight recorder that requests slow steps is triggered by one. A status is a trigger of
- * both. */
+/* Two flight recorders run, and only one of them requests triggers on slow steps. A slow step
+ * triggers only this one. An error status triggers both. */
 TEST(a_slow_step_is_a_trigger_of_the_session_that_requests_it)
 {
     static const struct {
@@ -862,7 +865,8 @@ TEST(a_slow_step_is_a_trigger_of_the_session_that_requests_it)
     make_free(m);
 }
 
-/* An aggregator may request a delay of 49 days. By then another aggregator may be present. */
+/* An aggregator may request that a frame is sent again in 49 days. The agent must wait less,
+ * because another aggregator may replace this one. */
 TEST(no_aggregator_is_waited_for_longer_than_a_minute)
 {
     static const struct {

@@ -260,7 +260,8 @@ TEST(answers_of_another_timeline_are_none)
     mrd_server_close(b.server);
 }
 
-/* Neither UDP nor the connection works. The offsets from heartbeats are used, and labelled as such. */
+/* Neither UDP nor the probe connection works. The agent then uses the clock offsets from heartbeats
+ * and labels them with this source. */
 TEST(heartbeats_are_the_last_transport)
 {
     bench b = bench_new();
@@ -326,8 +327,8 @@ TEST(a_rate_that_is_not_known_is_not_followed)
 static const int64_t extremes[] = { INT64_MIN, INT64_MIN + 1, INT64_MIN / 2, -1,       0,
                                     1,         INT64_MAX / 2, INT64_MAX - 1, INT64_MAX };
 
-/* An aggregator sends arbitrary values. The resulting times must stay safe for arithmetic: under
- * UBSan an overflow ends the test. */
+/* An aggregator sends arbitrary values. Computations with the resulting times must not overflow.
+ * Under UBSan an overflow ends the test. */
 TEST(a_hostile_aggregator_is_not_computed_with)
 {
     mrd_clock_sync_options o = { .agent = AGENT, .boot_id = "boot", .data_url = "" };

@@ -159,7 +159,7 @@ const mrd_collector mrd_collector_tiny = {
     .close = close_tiny,
 };
 
-/* Shows only the order of the two collectors. */
+/* This collector does nothing except to record when it is called, to check the order of the two. */
 static mrd_err
 open_last(mrd_agent *a, void **ret_self, mrd_why *why)
 {

@@ -41,7 +41,8 @@ nobody_else(void)
     return 1000000 + (uid_t) getpid();
 }
 
-/* The first process of the container: pid 1 of its namespace, with its own /dev/shm and one ring. */
+/* The first process of the container: pid 1 of its namespace, with its own /dev/shm and one
+ * ring. */
 static void
 container(int go, uid_t user)
 {
@@ -144,8 +145,8 @@ keep_text(void *self, const char *message)
         snprintf(self, 600, "%s", message);
 }
 
-/* Makes an entry of a fake /proc, which no other agent of this machine reads: a process of that
- * user. */
+/* Makes an entry for a process of this user in a fake /proc. The test uses a fake /proc, because
+ * other agents of this machine read the real one. */
 static void
 make_process(const char *proc, int number, uid_t user)
 {
@@ -220,7 +221,8 @@ TEST(a_folder_that_is_another_users_is_left_to_its_owner)
     CHECK(strstr(text, strrchr(ring, '/')) != NULL);
     mrd_drain_close(p);
 
-    /* Only the owner of the directory may expose it, whichever process is found first. */
+    /* The agent reads the directory only if a process of the directory's owner uses it as /dev/shm,
+     * in whatever order it finds the processes. */
     make_process(proc, 101, OWNER);
     CHECK_ERR("open", mrd_drain_open(&o, &p, NULL), MRD_OK);
     TEST_UNTIL((mrd_drain_step(p), h.events > 0));

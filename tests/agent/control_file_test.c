@@ -1,5 +1,5 @@
-/* Files of the agent in a directory in which every user may create files. Foreign objects with
- * their names are removed. */
+/* The agent writes files into a directory in which every user may create files. If another user has
+ * created an object with the name of such a file, the agent removes it. */
 #include "tests/agent/ring_make.h"
 
 #include <errno.h>

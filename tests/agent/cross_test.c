@@ -13,7 +13,7 @@
 
 #define HOUR (3600 * MRD_SEC)
 
-/* offset added to the wall clock; offset added to both clocks */
+/* the first offset is added to the wall clock only, the second one to both clocks */
 static int64_t wall_off, past;
 static int64_t (*drawn)(clockid_t id); /* replaces all clocks if a test has its own */
 

@@ -1,5 +1,5 @@
-/* Captures that sessions request from the runtimes (agent/neuron/devprof.h): the status of each session,
- * for any number of sessions, and requests that the process could not read. */
+/* Captures that sessions request from the runtimes (agent/neuron/devprof.h): the status of each
+ * session, for any number of sessions, and requests that the process could not read. */
 #include "agent/neuron/devprof.h"
 
 #include <stdio.h>
@@ -139,7 +139,7 @@ results(const fixture *f, uint64_t session, size_t *ret_written)
     return n;
 }
 
-/* The second session within a minute, on a node with many cores. */
+/* A second session begins within a minute after the first, on a node with many cores. */
 TEST(each_session_has_room_for_its_own_answers)
 {
     size_t written;
@@ -165,7 +165,8 @@ TEST(each_session_has_room_for_its_own_answers)
     tear_down(&f);
 }
 
-/* The time of the newest file of a long session is kept, while many other sessions begin and end. */
+/* The time of the newest file of a long session is kept, while many other sessions begin and
+ * end. */
 TEST(when_the_newest_file_came_stays_known_of_a_long_session)
 {
     int64_t since;
@@ -188,7 +189,8 @@ TEST(when_the_newest_file_came_stays_known_of_a_long_session)
     tear_down(&f);
 }
 
-/* Hashes of 64 digits, more than libmeridian accepts. It would not answer such a request. */
+/* The request lists more hashes of 64 digits than libmeridian accepts. libmeridian would not answer
+ * such a request, so the agent must not write it. */
 TEST(a_request_that_a_process_cannot_read_is_refused_with_the_reason)
 {
     static char hashes[20 * 65 + 1];

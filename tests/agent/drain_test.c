@@ -197,7 +197,7 @@ TEST(unwanted_rings_are_read_rarely)
     mrd_drain *p = open_drain(&h, false);
     maker *m = my_ring(7, 1 << 16);
     uint32_t name = make_text(m, "step");
-    int64_t sum[2] = { 0 }; /* of the times until the next read: wanted, unwanted */
+    int64_t sum[2] = { 0 }; /* sums of the times until the next read: [0] wanted, [1] unwanted */
 
     for (int i = 0; i < 32; i++) {
         make_span(m, name, mrd_local_now().ns, 1);
@@ -228,7 +228,8 @@ TEST(ends_find_their_starts_across_rings)
              0);
     make_rec(b, (mrd_ring_rec){ .kind = MRD_REC_END, .ts = now + 300, .value = 5 }, body,
              make_item(body, MRD_ITEM_I64, key, &v, 8));
-    /* One end arrives before its start, one end has no start, and one start has no end. */
+    /* Span 6 ends in this ring before its start is read. Span 7 has only an end, and span 8 only a
+     * start. */
     make_rec(b, (mrd_ring_rec){ .kind = MRD_REC_END, .ts = now + 70, .value = 6 }, NULL, 0);
     make_rec(b, (mrd_ring_rec){ .kind = MRD_REC_END, .ts = now + 71, .value = 7 }, NULL, 0);
     make_rec(a, (mrd_ring_rec){ .kind = MRD_REC_BEGIN, .name = name, .ts = now, .value = 8 }, NULL,
@@ -455,7 +456,7 @@ TEST(a_ring_that_names_somebody_else_is_refused)
     mrd_drain_close(p);
 }
 
-/* Many short-lived processes: no resource of them remains. */
+/* After many short-lived processes, the reader holds no resource of any of them. */
 TEST(processes_come_and_go)
 {
     received h = { 0 };
@@ -622,7 +623,8 @@ TEST(more_rings_than_may_be_open_are_read_at_the_end)
     mrd_drain_close(p);
 }
 
-/* Ring files that exist but are not read are counted, each once, until the reason no longer holds. */
+/* Ring files that exist but are not read are counted, each once, until the reason no longer
+ * holds. */
 TEST(rings_that_are_not_read_are_counted_by_their_reason)
 {
     struct rlimit lim = { 40, 40 };

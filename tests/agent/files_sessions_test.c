@@ -101,7 +101,8 @@ TEST(every_session_of_its_time_gets_a_file)
     CHECK_INT(w->announced[2], 1);
     CHECK_INT(w->announced[3], 0);
     CHECK_INT(w->told, 1);
-    /* One session ends, and another one of that time replaces it. It gets the existing files. */
+    /* One session ends, and another session of the same time replaces it. The new session gets the
+     * files that exist already. */
     all[0] = (mrd_files_session){ 4, { 0 } };
     mrd_files_sessions(w->f, all, 3);
     until_told(w, 4, 1);

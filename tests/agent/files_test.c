@@ -62,7 +62,8 @@ TEST(a_file_is_shipped_when_it_stands_still)
     end_world(w);
 }
 
-/* The version in transfer is delivered as announced, and the whole file afterwards. */
+/* A file grows while the agent sends it. The aggregator gets the version that was announced, and
+ * afterwards the whole file. */
 TEST(a_file_that_grows_while_it_is_sent_is_sent_again)
 {
     world *w = new_world(0);
@@ -114,7 +115,7 @@ TEST(a_cut_upload_resumes_where_it_was)
     end_world(w);
 }
 
-/* The file waits for any time, without an error. */
+/* The agent keeps the file for any time without an error. */
 TEST(a_full_store_is_waited_for)
 {
     world *w = new_world(0);
@@ -274,7 +275,8 @@ TEST(only_the_file_that_was_named_is_taken)
     end_world(w);
 }
 
-/* This process names the directory. A file that it maps stands for its ring. */
+/* Makes this test process name the directory to the agent, as a workload does. A file that the
+ * process maps plays the part of its ring. */
 static void
 name_directory(world *w, const char *path, bool captures)
 {

@@ -17,7 +17,7 @@ typedef struct {
     mrd_drain_process process;
     mrd_track_id track;
     int64_t start_ns, off_ns; /* REALTIME - RAW */
-    uint64_t given, told;     /* number of events, and the count in the last commit */
+    uint64_t given, told;     /* given: number of events. told: their number in the last commit */
 } fixture;
 
 static mrd_err
@@ -44,7 +44,8 @@ tell_position(void *self, void (*call)(void *to, uint64_t key, uint64_t value), 
     call(to, 1, f->given);
 }
 
-/* dir: the spool, NULL for memory. boot: the machine's boot. */
+/* `dir` is the directory of the spool, NULL for a spool in memory. `boot` is the id of the
+ * machine's boot. */
 static void
 setup_in(fixture *f, const char *dir, uint32_t boot)
 {
@@ -222,7 +223,8 @@ TEST(a_reason_stays_with_the_sessions_of_its_process)
     teardown(&f);
 }
 
-/* A session of a job counts the processes of its user and namespace that are in no session, until a later session selects them. */
+/* A session of a job counts the processes of its user and namespace that are in no session, until a
+ * later session selects them. */
 TEST(a_session_counts_processes_that_no_session_selected)
 {
     static const struct {
@@ -367,7 +369,8 @@ TEST(a_session_that_is_told_of_late_counts_what_it_missed)
     teardown(&f);
 }
 
-/* One session takes all events on the fast path, and the process may have exited. */
+/* A session that selects all events receives them on a fast path. Its count of the events of a
+ * process must also be right after the process has exited. */
 TEST(what_a_process_gave_is_known_when_it_is_gone)
 {
     enum { S = 1000000000 };
@@ -413,8 +416,8 @@ TEST(what_another_session_took_counts_by_its_own_time)
     teardown(&f);
 }
 
-/* Killed during a pause: the successor takes neither events of that time nor those deselected
- * since. */
+/* The agent is killed during a pause of the session. The next agent must not record events of the
+ * pause, nor events that a later change of the session has deselected. */
 TEST(a_successor_knows_what_was_changed)
 {
     char state[300], core[] = "3", type[] = "nrt_execute", *cores[] = { core }, *types[] = { type };

@@ -268,11 +268,12 @@ TEST(a_directory_is_forgotten_with_the_processes_that_named_it)
     mrd_files_close(f);
 }
 
-/* Another user created the directory, or its parent, under the name that the user expects. */
+/* Another user has created the directory, or its parent directory, under the name at which the
+ * agent expects a directory of this user. The agent must not remove it. */
 TEST(no_folder_of_another_user_is_removed)
 {
     for (unsigned others = 0; others < 3;
-         others++) { /* the other user owns neither, the inner, the outer */
+         others++) { /* the other user owns: 0 none, 1 the inner directory, 2 the outer one */
         user u;
         char outer[600], inner[640], file[700];
         mrd_folder *f;

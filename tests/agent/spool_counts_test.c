@@ -108,8 +108,9 @@ TEST(positions_outlive_the_segment_that_goes)
     }
 }
 
-/* As above, but the cut commits had no frames, so only their losses are missing. If the directory
- * is complete, or was cut earlier and then continued, the segments have the newest note. */
+/* The newest segment is cut before its last commits. These commits had no frames, so only the
+ * losses in their notes are missing, and the counts file has a newer note. If the directory is
+ * complete, or was cut earlier and then continued, the segments have the newest note. */
 TEST(the_newest_note_outlives_a_cut_that_took_no_frame)
 {
     for (unsigned how = 0; how < 5;

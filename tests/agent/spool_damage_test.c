@@ -567,7 +567,9 @@ TEST(what_was_forced_out_is_not_found_again)
     mrd_spool_close(s);
 }
 
-/* As above for frames of an earlier epoch. Their numbers are not in the counts. */
+/* The agent is killed after it counted the oldest frames as forced out, and before it removed their
+ * segment. Here these frames are of an earlier epoch, and the counts do not have their numbers. The
+ * next agent must not find the frames again. */
 TEST(what_was_forced_out_of_an_earlier_epoch_is_not_found_again)
 {
     char dir[600], segment[640], kept[640];

@@ -283,7 +283,8 @@ open_descriptors(void)
     return n;
 }
 
-/* Another kind of file has a segment's name. It is reported, stays, and leaves no descriptor open. */
+/* A file that is not a regular file has a segment's name. The open reports it, does not remove it,
+ * and leaves no descriptor open. */
 TEST(a_segment_that_is_no_file_is_said)
 {
     char dir[300], path[400];
@@ -332,7 +333,8 @@ append(const char *dir, const record *r)
     free(payload);
 }
 
-/* A record with a right checksum and invalid content. It is cut off together with all that follows. */
+/* A record with a right checksum and invalid content. It is cut off together with all that
+ * follows. */
 TEST(records_are_checked)
 {
     static const record rows[] = {

@@ -322,7 +322,8 @@ check_stats(model *m)
         CHECK_INT(mrd_spool_damage_in(m->dir), 0);
         closedir(dir);
     }
-    /* One frame and the header of a segment may exceed the limit until the next frame. */
+    /* The spool may exceed its limit by one frame and the header of a segment until the next frame
+     * is added. */
     CHECK(st.file_bytes <= MRD_SPOOL_MIN_BYTES + m->biggest + 2 * SESSIONS * 2048);
     CHECK_INT(st.damaged_events, 0);
     CHECK_INT(st.torn_bytes, 0);

@@ -14,7 +14,8 @@
 
 enum { FRAMES = 2048, SESSIONS = 90, FIRST = 100, FILES = 64, PLACES = 64, TOLD = 64, RING = 1000 };
 enum { RECORD = 16, NOTE_MOST = 60, NOTES = 16 };
-/* Largest size of the records of one session: its counts, its base, its lost frames of clock data. */
+/* Largest size of the records of one session: its counts, its base, its lost frames of clock
+ * data. */
 enum { SESSION_MOST = RECORD + 48 + NOTE_MOST + RECORD + 64 + NOTE_MOST + RECORD + 16 };
 
 typedef enum { HELD, STORED, REFUSED, BEFORE, FORCED, DAMAGED, MISSING } fate;
@@ -26,12 +27,13 @@ typedef struct {
     fate fate;
     bool sent, rescued, seen;
     bool unsure; /* answered while a disk operation failed */
-    bool again;  /* ... and not in the counts, so it may be found again */
+    bool again;  /* answered, but no file has the answer, so a successor may find the frame */
 } frame_model;
 
 typedef struct {
     uint64_t next, committed; /* numbers */
-    /* lost frames: the count, the minimum that a successor finds, and the excess that it may find */
+    /* lost frames: the count, the minimum that a successor finds, and the excess that it may
+     * find */
     uint64_t clock, clock_least, clock_over;
     uint32_t note_len, pending_len;
     uint8_t note, pending; /* each byte of it */

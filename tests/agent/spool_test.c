@@ -85,7 +85,8 @@ TEST(tallies_go_on)
                   MRD_OK);
         CHECK(mrd_spool_uncommitted(s));
         CHECK_ERR("commit", mrd_spool_commit(s, NULL, 0, NULL), MRD_OK);
-        /* Neither counts, because they are not committed. */
+        /* A frame and a loss that are added now and never committed. The next agent must count
+         * neither of them. */
         f.epoch = mrd_spool_epoch(s);
         f.seq = mrd_spool_next_seq(s, 7);
         mrd_frame_put(&f, (mrd_bytes){ NULL, 0 }, frame);
@@ -196,7 +197,8 @@ TEST(two_agents_do_not_share_a_folder)
     mrd_spool_close(s);
 }
 
-/* The last writes of another boot may be missing in the page cache, so its numbers are not reused. */
+/* The last writes of another boot may be missing in the page cache, so its numbers are not
+ * reused. */
 static unsigned
 mode_of(const char *path)
 {

@@ -116,7 +116,8 @@ TEST(an_answer_of_a_session_without_a_place_and_without_room)
     mrd_spool_close(s);
 }
 
-/* The commit of a frame is missing, but an answer to it exists. It is removed from the queue once. */
+/* The commit of a frame is missing, but an answer to it exists. It is removed from the queue
+ * once. */
 TEST(an_answer_of_a_frame_without_its_commit)
 {
     char dir[600];
@@ -242,7 +243,8 @@ TEST(killed_behind_a_call_that_failed)
     }
 }
 
-/* A frame that does not fit forces out others, and the records of some of these do not fit either. */
+/* A frame that does not fit forces out others, and the records of some of these do not fit
+ * either. */
 TEST(killed_behind_calls_that_failed)
 {
     for (unsigned at = 0; at < 3 * 4 * 12; at++) {
@@ -257,7 +259,8 @@ TEST(killed_behind_calls_that_failed)
 
 static const plan calm;
 
-/* Opens the directory twice without faults. Each of the `added` or `fewer` events is counted once. */
+/* Opens the directory twice without faults. Each of the `added` or `fewer` events is counted
+ * once. */
 static void
 check_successors(const char *row, uint64_t added, uint64_t fewer)
 {
@@ -445,8 +448,8 @@ TEST(answers_of_an_earlier_boot_where_the_disk_is_full)
             answers_of_an_earlier_boot(how / 2 != 0, how % 2 != 0, room);
 }
 
-/* One answer found no space. Then there is space, and a segment begins with the base of the
- * session. */
+/* The disk has no space to record one answer. Later there is space, and a new segment begins with
+ * the counts that the session had at the start of the boot (the base). */
 TEST(an_answer_of_an_earlier_boot_behind_a_new_segment)
 {
     sim_disk *d = sim_disk_new("starved", &(sim_disk_options){ .seed = 1 });

@@ -295,8 +295,9 @@ TEST(the_other_format_of_another_directory_is_another_trace)
     mrd_buf_fini(&json);
 }
 
-/* Both formats of a trace are complete before the first was read. If the first gives no events, the
- * other one is read. Otherwise only one of them is read. */
+/* The files of both formats of a trace are complete before the agent reads the first one. If the
+ * first file gives no events, the agent reads the other one. Otherwise it reads only one of
+ * them. */
 TEST(of_two_formats_at_once_the_good_one_is_read)
 {
     enum { EVENTS = 50 };

@@ -1,4 +1,5 @@
-/* Frames of nodes: which are accepted, the replies to the others, and the counts of durable frames. */
+/* Frames of nodes: which are accepted, the replies to the others, and the counts of durable
+ * frames. */
 #include "aggregator/core/manifest/manifest.h"
 #include "tests/aggregator/core_make.h"
 
@@ -117,7 +118,7 @@ TEST(a_session_that_takes_no_frames_says_why)
 
     e = send(c, START, 5, &none);
     CHECK(is_refused(&e, MRD_NOTFOUND, "is not known here (it may have been deleted)"));
-    /* Its events are not refused while it may become readable. */
+    /* While a session's manifest cannot be read for now, frames of this session are not refused. */
     CHECK_ERR("note", mrd_core_unreadable(c, 9, true, "cannot read x: Input/output error"), MRD_OK);
     e = send(c, START, 5, &none);
     CHECK(e.status == MRD__ACK_STATUS__ACK_NOT_STORED && e.retry_ms > 0 &&
@@ -322,7 +323,8 @@ TEST(what_is_durable_is_counted)
     mrd_core_free(c);
 }
 
-/* The time range of a node's batches in its own clock. Batches in another clock do not change it. */
+/* The time range of a node's batches in its own clock. Batches in another clock do not change
+ * it. */
 TEST(the_times_of_stored_batches)
 {
     static const struct {

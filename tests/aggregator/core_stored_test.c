@@ -36,7 +36,8 @@ announce(mrd_core *c, uint64_t session, char digit, const char *name, int64_t pi
 
 /* ---- Files ---- */
 
-/* The same file of one process is one entry. Its bytes count once, under any number of names. */
+/* If a process has a file twice, the session lists it once. Its bytes count once, under any number
+ * of names. */
 TEST(a_file_is_listed_once_for_each_place)
 {
     static const struct {

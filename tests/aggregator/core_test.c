@@ -202,7 +202,8 @@ TEST(a_start_is_sent_when_it_is_on_disk)
     mrd_core_free(c);
 }
 
-/* The transport repeats a request, and the duplicate may arrive after the next one. It is ignored. */
+/* The transport repeats a request, and the duplicate may arrive after the next one. It is
+ * ignored. */
 TEST(a_heartbeat_that_comes_late_counts_nothing)
 {
     static const struct {
@@ -277,7 +278,8 @@ TEST(a_session_of_which_rings_were_left_out_is_not_whole)
     mrd_core_free(c);
 }
 
-/* One session waits for a silent node. The trigger of the other session is sent meanwhile. */
+/* One session waits for a node that does not answer. Meanwhile the trigger of another session is
+ * sent. */
 TEST(a_silent_node_delays_its_own_session_only)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });
@@ -501,8 +503,9 @@ changed(mrd_core *c, int64_t now, mrd_session_change *k)
     return ask;
 }
 
-/* One agent answers and the other is slow. The pause of the slow one does not count until it
- * reports what it did, and it is asked until then. */
+/* A pause is sent to two agents. One answers, and the other is slow. The pause does not count as
+ * paused time of the slow node until its agent reports that it has paused. Until then the pause is
+ * sent to it again. */
 TEST(a_pause_counts_where_it_was_carried_out)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });

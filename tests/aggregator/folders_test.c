@@ -65,7 +65,7 @@ typedef struct {
 
 static bool read_only; /* directories can be neither renamed nor removed */
 
-/* These replace functions of the C library. */
+/* The following functions replace functions of the C library. They fail if `read_only` is set. */
 int
 rename(const char *from, const char *to)
 {

@@ -195,8 +195,8 @@ TEST(held_until_it_is_known)
         known = asked = 0;
         fd = begin(h, rows[i].request);
         CHECK_ROW(rows[i].name, fd >= 0 && wait_asked(1));
-        /* Another caller is answered meanwhile, and the identification of another caller has no
-         * effect. */
+        /* While this request waits, another caller is answered. That another caller was identified
+         * has no effect on this request. */
         CHECK_ROW(rows[i].name, is(rest(begin(h, "GET /it HTTP/1.1\r\nHost: localhost\r\n"
                                                  "Authorization: Bearer known\r\n" ENDED)),
                                    200, "v=none;"));

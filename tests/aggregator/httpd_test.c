@@ -49,7 +49,7 @@ get_file(void *self, mrd_http_request *req, mrd_why *why)
     return mrd_http_reply_file(req, file_path, "application/octet-stream", "trace.pftrace", why);
 }
 
-/* As above if the process has no descriptor left. */
+/* Answers with a file, as get_file() does, but while the process has no free file descriptor. */
 static mrd_err
 get_file_without_descriptors(void *self, mrd_http_request *req, mrd_why *why)
 {
@@ -434,7 +434,8 @@ static const struct {
 };
 
 /* Messages that RFC 9112 and RFC 9110 require a server to refuse or to accept, and messages that a
- * proxy could interpret differently. Each is answered at once: a client that waits means a failure. */
+ * proxy could interpret differently. Each is answered at once: a client that waits means a
+ * failure. */
 TEST(messages_as_the_standard_has_them)
 {
     mrd_httpd *h = start(NULL);

@@ -107,7 +107,7 @@ TEST(a_job_is_told_its_session_when_it_is_on_disk)
     mrd_core_free(c);
 }
 
-/* Another user, restart, cluster or namespace means another job. */
+/* Jobs with the same number are different jobs if user, restart, cluster or namespace differ. */
 TEST(jobs_of_one_number_are_told_apart)
 {
     static const said others[] = { { "job=7\n", NULL, NULL, 6, 1, 0, false },
@@ -271,7 +271,8 @@ typedef struct {
     int64_t stays_s, over_s; /* seconds after which it still runs, and after which it is over */
 } ending;
 
-/* A job ends when it has ended on all its nodes. The wait for a node that disappeared is limited. */
+/* A job ends when it has ended on all its nodes. The wait for a node that disappeared is
+ * limited. */
 TEST(a_session_ends_with_its_job)
 {
     static const ending rows[] = {

@@ -1,4 +1,5 @@
-/* Names and contents of a journal's files: when they are durable, and the effects of disk failures. */
+/* Names and contents of a journal's files: when they are durable, and the effects of disk
+ * failures. */
 #include "tests/aggregator/journal_disk.h"
 
 #include <errno.h>
@@ -116,7 +117,8 @@ TEST(a_failed_sync_at_the_end_of_a_segment_is_reported)
     CHECK_ERR("close", mrd_journal_close(j, NULL), MRD_OK);
 }
 
-/* As above without a failure: the frames are durable before the next segment begins. */
+/* At the end of a segment its unsynced frames are synced, so they are durable before the next
+ * segment begins. */
 TEST(the_end_of_a_segment_syncs_what_is_in_it)
 {
     char dir[300];
@@ -235,7 +237,8 @@ TEST(what_is_no_error_is_tried_again)
     unlink(path);
     CHECK_INT(scan(dir, have, 1), 0);
     CHECK(have[0]);
-    /* Also for reads: a file ends only when a read returns zero bytes. */
+    /* A short or interrupted read is repeated, too, because a file ends only when a read returns
+     * zero bytes. */
     for (int how = SHORT; how <= EINTR; how += EINTR - SHORT) {
         disk_fail(OP_READ, 1, how == EINTR ? 1 : 1000, how);
         CHECK_INT(scan(dir, have, 1), 0);

@@ -69,7 +69,8 @@ calls_of(const left *l, op what, bool each, mrd_err *ret_err)
     return disk.calls;
 }
 
-/* As above for the scan, which comes first. There, bytes that cannot be read are damage. */
+/* Counts the calls of one kind during the scan, which precedes the recovery. In the scan, bytes
+ * that cannot be read count as damage. */
 static unsigned
 calls_of_scan(const left *l, op what)
 {

@@ -126,7 +126,7 @@ TEST(the_cheaper_way_is_learned)
     mrd_journal_syncer *s;
 
     many_open("c", MANY);
-    /* One file costs 10 ms, all together 35 ms. */
+    /* To sync a single file takes 10 ms, and one syncfs for all files takes 35 ms. */
     REQUIRE((s = sound_syncer(10 * MRD_MS, 35 * MRD_MS)) != NULL);
     CHECK_INT(turn(s, 4), 4); /* few: one by one */
     CHECK_INT(turn(s, 5), 1); /* the cost of the other way is unknown, so it is tried */
@@ -137,7 +137,8 @@ TEST(the_cheaper_way_is_learned)
     forget_log();
     CHECK_INT(turn(s, 1), 1); /* a single file never uses syncfs */
     CHECK_TEXT(disk.log, "data 000001.mrj\n");
-    /* It becomes more expensive: a quarter of the difference each time, (3 * 35 + 99) / 4 = 51 ... */
+    /* syncfs now takes 99 ms. The estimate moves by a quarter of the difference with each call:
+     * (3 * 35 + 99) / 4 = 51, and so on. */
     disk.all_cost = 99 * MRD_MS;
     CHECK_INT(turn(s, 6), 1); /* 35 < 60 */
     CHECK_INT(turn(s, 6), 1); /* 51 < 60; then 63 */

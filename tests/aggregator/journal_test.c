@@ -7,7 +7,8 @@
 
 #include "aggregator/journal/journal.h"
 
-/* One process with one track. Batches have n events from `first`, `step` apart. */
+/* A process with one track. Its batches have n events that begin at `first` and are `step`
+ * apart. */
 typedef struct {
     mrd_catalog *cat;
     mrd_proc_id process;

@@ -118,7 +118,8 @@ run(mrd_sync sync, unsigned failing, unsigned *ret_stored)
     mrd_session_store_fini(&s);
 }
 
-/* This limits how much of each segment a start must write again. */
+/* A segment never has more than MRD_JOURNAL_TAIL unsynced bytes. So an aggregator that starts after
+ * a crash has to write only this much of each segment again. */
 TEST(no_more_than_the_tail_is_ahead_of_a_sync)
 {
     unsigned stored;

@@ -1,4 +1,5 @@
-/* JSON Web Tokens: the example of the RFC, tokens that this test signs, and all kinds of forgery. */
+/* JSON Web Tokens: the example of the RFC, tokens that this test signs, and all kinds of
+ * forgery. */
 #include "aggregator/access/jwt.h"
 
 #include <stdarg.h>
@@ -46,7 +47,7 @@ set_of(const char *text)
     return keys;
 }
 
-/* One RSA key "r", one EC key "e". */
+/* Returns the issuer's keys: an RSA key with the id "r" and an EC key with the id "e". */
 static mrd_jwks *
 keys_of_issuer(void)
 {

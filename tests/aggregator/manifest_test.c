@@ -340,7 +340,8 @@ TEST(counts_of_a_node_stay_positive)
     }
 }
 
-/* The same holds for the number of batches that a node reports, in each of its epochs. */
+/* A node may report any number of batches in each of its epochs, but the manifest never has a
+ * negative number of missing batches. */
 TEST(missing_batches_of_a_node_stay_a_count)
 {
     mrd_session_store store;
@@ -516,7 +517,8 @@ TEST(holes_and_pauses_share_no_instant)
     }
 }
 
-/* Two losses a minute apart are two short holes, even if they are reported and loaded repeatedly. */
+/* Two losses a minute apart are two short holes, even if they are reported and loaded
+ * repeatedly. */
 TEST(scattered_losses_are_short_holes)
 {
     Mrd__Gap g[3] = { MRD__GAP__INIT, MRD__GAP__INIT, MRD__GAP__INIT },

@@ -28,7 +28,8 @@ draw(rng *r, unsigned n)
     return (unsigned) (rng_next(r) % n);
 }
 
-/* One of three bins has other values, which are neither the most frequent nor the median. */
+/* Draws a segment of three bins. One bin has other values than the other two, so its values are
+ * neither the most frequent nor the median. */
 static void
 draw_segment(rng *r, mrd_align *align, size_t k, segment *to)
 {

@@ -157,7 +157,9 @@ TEST(what_is_stored_and_not_there_is_counted)
     CHECK(strstr(summary, "100 of 100 stored events") != NULL);
 }
 
-/* An error of the disk hides what a damaged journal would lack, but it may pass. */
+/* If the disk fails while a journal is read, the merge lacks events as with a damaged journal. But
+ * the failure may be temporary, so the merge reports the reason and does not call the journal
+ * damaged. */
 TEST(a_refused_read_is_told_from_damage)
 {
     recording r = recording_new("refused");
@@ -194,8 +196,9 @@ overwrite(const char *path, off_t at, size_t n)
     return st.st_size;
 }
 
-/* One journal has each kind of damage: an undecodable batch, a batch with a damaged frame, and
- * batches that the manifest counts but no file contains. The message has the sum of each. */
+/* The journal of one node has all kinds of damage: an undecodable batch, a batch with a damaged
+ * frame, and batches that the manifest counts but no file contains. The message states how many
+ * events of each kind are damaged. */
 TEST(the_sentence_of_damage_has_every_number)
 {
     recording r = recording_new("sentence");
@@ -295,7 +298,8 @@ TEST(losses_of_the_manifest_are_of_the_last_boot)
     CHECK(file_has(path, "refused"));
 }
 
-/* One bit of a stored batch is flipped, at any position. The report counts exactly the lost events. */
+/* One bit of a stored batch is flipped, at any position. The report counts exactly the lost
+ * events. */
 TEST(a_flipped_bit_is_counted)
 {
     recording r = recording_new("flipped");

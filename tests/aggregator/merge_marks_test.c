@@ -6,7 +6,7 @@
 #include "tests/check.h"
 #include "tests/trace/events.h"
 
-/* One moment equals the longest time that a batch may be open (250 ms). */
+/* The test divides time into moments. A moment is as long as a batch may be open (250 ms). */
 enum { MOMENTS = 160, BATCHES = 12, GAPS = 10, BOOT = 0x77 };
 #define MOMENT (250 * MRD_MS)
 

@@ -1,5 +1,6 @@
 /* Merges constructed journals with known true times. Collectives detect a wrong clock and accept a
- * right one. Every boot of a node has its own clock. Times other than aligned ones can be written. */
+ * right one. Every boot of a node has its own clock. Times other than aligned ones can be
+ * written. */
 #include "aggregator/clock/clock_report.h"
 #include "aggregator/clock/node_clock.h"
 #include "base/num.h"
@@ -9,7 +10,8 @@
 
 #include <unistd.h>
 
-/* Returns the number of held-out packets of the recording's nodes, from the report of its clocks. */
+/* Returns the number of held-out packets of the recording's nodes, from the report of its
+ * clocks. */
 static uint64_t
 held_out_of(const recording *r)
 {
@@ -101,8 +103,8 @@ TEST(a_convicted_clock_proves_nobody_late)
     CHECK(report_total("foul too", 5 * MRD_MS, "suspect_clock") > COLLECTIVES / 2);
 }
 
-/* One node recorded a little longer. The operations that only it saw are ignored, and the rest is
- * checked. */
+/* One of two nodes recorded a little longer. The check ignores the operations that only this node
+ * recorded, and checks all others. */
 TEST(unequal_sequences_are_cut_to_the_time_common_to_all)
 {
     recording r = recording_new("longer");
@@ -129,7 +131,8 @@ exists(const recording *r, const char *id, const char *boot)
     return access(path, R_OK) == 0;
 }
 
-/* RAW starts again after the reboot. There are two tables, and every event is on the same timeline. */
+/* RAW starts again after the reboot. There are two tables, and every event is on the same
+ * timeline. */
 TEST(each_boot_has_its_own_clock)
 {
     recording r = recording_new("reboot");
@@ -146,7 +149,7 @@ TEST(each_boot_has_its_own_clock)
     add_node(&r, &a, 1);
     add_node(&r, b, 2);
     result = merge(&r, MERGE_ALIGNED, &v);
-    /* ten of the second node's were during its reboot */
+    /* ten collectives of the second node were during its reboot, so it did not record them */
     CHECK_INT(result.events, COLLECTIVES + 90);
     CHECK(result.first.ns >= ZERO + 10 * MRD_SEC - MRD_MS);
     CHECK(result.last.ns <= ZERO + 110 * MRD_SEC + MRD_MS);
@@ -160,7 +163,8 @@ TEST(each_boot_has_its_own_clock)
         CHECK(mrd_align_widest(clock.v[i].align) > 0 &&
               mrd_align_widest(clock.v[i].align) < 100 * MRD_US);
     mrd_node_clock_fini(&clock);
-    /* The same in other times: the wall clock is the node's, read once before its reboot. */
+    /* The same event in the other output times, utc and raw. utc uses the reading of the node's
+     * wall clock from before its reboot. */
     CHECK_INT(merge(&r, MERGE_UTC, NULL).first.ns,
               ZERO + 70 * MRD_SEC - b[1].offset - (ZERO - b[0].offset) + ZERO + 7 * MRD_SEC);
     CHECK_INT(merge(&r, MERGE_RAW, NULL).first.ns, ZERO + 70 * MRD_SEC - b[1].offset);

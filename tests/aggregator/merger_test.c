@@ -34,7 +34,8 @@ done(void *self, uint64_t session, mrd_merge_state state, uint64_t events,
     sem_post(&ended);
 }
 
-/* The partial files of a merge that was killed are removed by the next merge, which writes its own. */
+/* The partial files of a merge that was killed are removed by the next merge, which writes its
+ * own. */
 TEST(half_files_of_a_killed_merge_go)
 {
     static const char *const left[] = { "system_profile.pftrace.a7737167.part",
@@ -83,7 +84,8 @@ __wrap_fsync(int fd)
     return __real_fsync(fd);
 }
 
-/* Not only the manifests of folders of tables: a power cut leaves all of a durable profile. */
+/* All files of a profile are synced, not only the manifests of table folders. So after a power cut
+ * a durable profile is complete. */
 TEST(each_file_of_a_durable_profile_is_synced)
 {
     merge_input *in = calloc(1, sizeof(*in));

@@ -282,7 +282,8 @@ draw_sleeper(rng *r)
     return s;
 }
 
-/* Returns the suspends after `from` and up to `to` as one break, with up to two seconds around it. */
+/* Returns the suspends after `from` and up to `to` as one break, with up to two seconds around
+ * it. */
 static bool
 break_between(rng *r, const sleeper *s, int64_t from, int64_t to, Mrd__ClockBreak *ret)
 {
@@ -319,7 +320,7 @@ put_slice(recording *rec, rng *r, const sleeper *s, int64_t from, int64_t to, bo
     bool slept = break_between(r, s, from, to, &at);
     mrd_buf joined = { 0 };
 
-    /* Another agent started after it. */
+    /* if another agent started after the suspend, its probes begin after the break */
     for (int64_t t = slept && !told ? at.before_ns : from; t < to && probes;
          t += (int64_t) rng_between(r, 4e8, 2e9)) {
         mrd_probe p = probe_at(r, (uint32_t) (t / MRD_MS) & ~1u, t);

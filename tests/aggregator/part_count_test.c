@@ -173,7 +173,7 @@ TEST(an_agent_that_kept_nothing)
     tell(p, &(told){ 6, 8, 7, 1, 0 }, NULL); /* fewer begun, because an earlier boot began them */
     check(&r, p, &(told){ 0, 108, 67, 41, 0 }, 30);
     mrd_part_free(p);
-    /* ... of a release in which all spools report the incarnation 1 */
+    /* the same with agents of an older release, in which the counts of all spools have `since` 1 */
     p = mrd_part_new(&n, 1);
     REQUIRE(p != NULL);
     tell(p, &(told){ 1, 100, 60, 10, 30 }, NULL);
@@ -262,7 +262,8 @@ TEST(what_the_next_run_stored_is_not_of_the_last)
     mrd_part_free(p);
 }
 
-/* ... after saving to and loading from a manifest if `restarts`. */
+/* Returns the part itself. If `restarts`, returns instead a part that was saved to a manifest and
+ * loaded again, as after a restart of the aggregator. */
 static mrd_part *
 restarted(mrd_part *p, bool restarts)
 {
@@ -289,7 +290,8 @@ restarted(mrd_part *p, bool restarts)
 }
 
 /* Two agents with different spools alternate under one instance id. Each continues its own counts.
- * Events that the inactive one holds count as lost until it returns. A third agent keeps nothing. */
+ * Events that the inactive one holds count as lost until it returns. A third agent keeps
+ * nothing. */
 TEST(agents_that_take_turns)
 {
     static const struct {
@@ -369,7 +371,8 @@ TEST(agents_that_take_turns)
     }
 }
 
-/* The message about uncounted events has their longest possible duration, if the clocks allow it. */
+/* The message about uncounted events has their longest possible duration, if the clocks allow
+ * it. */
 TEST(what_is_in_no_count_is_said)
 {
     mrd_node n = { .instance_id = "i-1" };
@@ -588,7 +591,8 @@ tell_tally(mrd_part *p, uint64_t chosen, uint64_t left_out, uint64_t in_flight)
     mrd_part_tally(p, &t);
 }
 
-/* The sum over all runs of the agent is correct, with any restarts of the aggregator between them. */
+/* The sum over all runs of the agent is correct, with any restarts of the aggregator between
+ * them. */
 TEST(what_was_there_is_counted_over_restarts_of_both)
 {
     for (unsigned restarts = 0; restarts < 8;

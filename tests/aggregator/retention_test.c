@@ -208,7 +208,7 @@ TEST(artifacts_count_once_and_until_the_last_session_goes)
     CHECK_INT(mrd_core_store_bytes(c0), 141);
     mrd_stored_files_grown(&c0->files, SHA_B, 31);
     retain(c0, 4 * HOUR);
-    CHECK(b->deleted && !c->deleted); /* ... and the second frees it */
+    CHECK(b->deleted && !c->deleted); /* removing the second session frees the shared artifact */
     CHECK_INT(mrd_core_store_bytes(c0), 41);
     mrd_core_retire(c0, b); /* twice is once */
     CHECK_INT(mrd_core_store_bytes(c0), 41);
@@ -370,7 +370,8 @@ TEST(so_is_one_that_is_not_exported)
     mrd_core_free(c);
 }
 
-/* It waits for its manifest, which is no longer written. */
+/* A merge was requested again and waits for the session's manifest. If the session is deleted
+ * meanwhile, it is not merged any more, and its directory is removed. */
 TEST(deleted_before_it_is_merged_again)
 {
     mrd_core *c = core_make((mrd_core_limits){ .exports = true });

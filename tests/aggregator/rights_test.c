@@ -372,8 +372,8 @@ TEST(lists_are_of_what_the_caller_may)
 /* ---- Two tenants ---- */
 
 /*
- * Two Kubernetes namespaces have a job of the same name, user, cluster and run. The service account of each tenant proves its namespace.
- * Each tenant has one session of each of these kinds.
+ * Two Kubernetes namespaces have a job of the same name, user, cluster and run. The service account
+ * of each tenant proves its namespace. Each tenant has one session of each of these kinds.
  */
 static const char *const spaces[] = { "team-a", "team-m" };
 static const struct {
@@ -506,7 +506,8 @@ ask_as(tenants *t, size_t who, const char *method, const char *path)
     return answer;
 }
 
-/* One tenant uses a route of a session with all sessions of both. Deleting spares its own first session. */
+/* Sends a request of this tenant to the route, for each session of both tenants. A route that
+ * deletes is not used with the tenant's own first session, because later checks need it. */
 static void
 check_tenant_route(tenants *t, size_t who, const mrd_http_route *r, char right)
 {
@@ -535,7 +536,8 @@ check_tenant_route(tenants *t, size_t who, const mrd_http_route *r, char right)
     (void) ask_as(t, who, r->method, path);
 }
 
-/* One tenant uses a list of sessions, all of them and with filters that both tenants' sessions match. */
+/* Requests a list of sessions as this tenant: without a filter, and with filters that the sessions
+ * of both tenants match. */
 static void
 check_tenant_list(tenants *t, size_t who, const mrd_http_route *r)
 {

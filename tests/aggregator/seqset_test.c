@@ -159,7 +159,7 @@ TEST(joining_makes_room)
     mrd_seqset_free(s);
 }
 
-/* The same holds for the last two ranges. */
+/* Also when the last two ranges of a full set are joined, a number that needs a new range fits. */
 TEST(joining_the_last_makes_room)
 {
     mrd_seqset *s = crowd();

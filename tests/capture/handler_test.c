@@ -271,7 +271,7 @@ TEST(a_stop_among_more_than_there_is_room_for)
     mrd_task_destroy(never);
 }
 
-/* The same with many different scopes. */
+/* Signal handlers begin and end many different scopes, more than a thread can distinguish. */
 TEST(more_different_ones_than_are_told_apart)
 {
     mrd_task *tasks[MRD_THREAD_DEEP_MAX + 8];

@@ -570,7 +570,8 @@ TEST(the_last_of_many_event_types_is_chosen_too)
     CHECK(strstr(rec.texts, "\"kbl_exec_post\"") == NULL);
 }
 
-/* The other set of names, and cores, as in the runtime's guide. */
+/* Event types can be selected by the runtime's other set of names, and cores as the runtime's guide
+ * describes. */
 TEST(types_by_their_other_names_and_cores)
 {
     recorded rec;

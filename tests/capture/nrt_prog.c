@@ -578,7 +578,7 @@ overwrites(void)
 }
 #endif
 
-/* Neither destructors nor atexit handlers run. */
+/* Ends the program by quick_exit, so that neither destructors nor atexit handlers run. */
 static int
 quits(void)
 {

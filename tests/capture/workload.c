@@ -91,7 +91,8 @@ mode_handler(void)
         raise(SIGUSR1);
 }
 
-/* Its child annotates first, in the memory that both share. */
+/* The process calls vfork. The child records annotations first, in the memory that it shares with
+ * its parent. */
 static void
 mode_vfork(void)
 {
@@ -105,7 +106,8 @@ mode_vfork(void)
     run(NULL);
 }
 
-/* At first files may have no bytes, and later they may. */
+/* At first the limit of file sizes is 0, so the process cannot make a ring. Later the limit is
+ * lifted. */
 static void
 mode_later(void)
 {

@@ -1,5 +1,5 @@
-/* Both ends of a ring, in the memory of one process and through files: the records read equal the
- * records written. */
+/* Writes records into a ring and reads them, in the memory of one process and through files. The
+ * records that are read equal the records that were written. */
 #include <dirent.h>
 #include <pthread.h>
 

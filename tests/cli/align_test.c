@@ -282,7 +282,8 @@ TEST(nothing_is_matched_behind_a_gap)
     world_free(&w);
 }
 
-/* The same gap without a loss record: the sequences differ, so the alignment is refused. */
+/* A process lacks collectives, and no loss record declares the gap. The sequences of the processes
+ * then differ, so the alignment is refused. */
 TEST(an_undeclared_gap_is_refused)
 {
     world w = world_new();

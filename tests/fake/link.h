@@ -24,7 +24,7 @@ typedef struct {
     int64_t first_ns, last_ns;
     Mrd__NodePhase phase;                     /* of the first session, from the last heartbeat */
     uint64_t begun, delivered, held, dropped; /* ... and its counters */
-    uint32_t cut_files;                       /* ... and trace files that were not read whole */
+    uint32_t cut_files;                       /* number of trace files that were read in part */
     char cut_file[256];
     char state[32];
     /* How it behaves. */

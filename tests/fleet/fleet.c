@@ -145,7 +145,8 @@ net_open(const fleet_options *o, const char *id, net **ret_net, mrd_why *why)
     t->o = (mrd_link_options){ .data_url = o->data_url,
                                .control_url = o->control_url,
                                /* A small window for many agents, because the transport keeps its
-                                * timers in a list, which is slow for many requests in one process. */
+                                * timers in a list, which is slow for many requests in one
+                                * process. */
                                .window = o->agents > 200 ? 2 : 0,
                                .reconnect_min_ns = o->reconnect_min_ns,
                                .reconnect_max_ns = o->reconnect_max_ns };
@@ -301,7 +302,7 @@ step(fleet *f, player *p, int64_t now)
     }
 }
 
-/* One execution has just ended. */
+/* Records the events of an execution of this player that has just ended. */
 static void
 work(fleet *f, player *p, int64_t now)
 {

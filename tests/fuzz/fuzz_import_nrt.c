@@ -1,8 +1,8 @@
 #include "tests/fuzz/import.h"
 #include "tests/trace/nrt_ways.h"
 
-/* Like any importer. Also compares the events of the fast path with the events of the JSON reader.
- * The last byte selects the size of the reads. */
+/* Fuzzes the reader of the runtime's trace like any importer. Also compares the events of its fast
+ * path with the events of its general JSON reader. The last byte selects the size of the reads. */
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -328,7 +328,8 @@ push_event(draws *d, mrd_batch *b, const mrd_track_id tracks[3], mrd_sid name, b
     (void) mrd_batch_push(b, &ev);
 }
 
-/* Another node's process, another pid, or invalid numbers. */
+/* Returns a process with false attributes: of another node, with another pid, or with invalid
+ * numbers. */
 static mrd_proc_id
 some_process(hostile *h, mrd_catalog *cat)
 {
@@ -572,7 +573,8 @@ clock_data(hostile *h)
     mrd_buf_fini(&joined);
 }
 
-/* Only a few hashes, so that announcements, chunks and ends of different agents collide. */
+/* Sends an announcement, chunk or end of a file. There are only a few hashes, so that the messages
+ * of different agents collide. */
 static void
 artifact(hostile *h)
 {

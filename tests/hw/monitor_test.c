@@ -105,7 +105,8 @@ TEST(a_child_reports_until_it_dies)
     CHECK(v[0].i == 77 || v[0].i == 78);
     TEST_UNTIL(mrd_hw_session_poll(s, MRD_SEC, v, NULL, 1, &why) != MRD_OK);
     CHECK_ERR("dead", mrd_hw_session_poll(s, MRD_SEC, v, NULL, 1, &why), MRD_CLOSED);
-    /* Its output closes before the process exits, and the exit status is reported once. */
+    /* The output of neuron-monitor closes before the process exits. Its exit status is reported
+     * once. */
     CHECK(strstr(why.text, "closed its output: ") != NULL);
     TEST_UNTIL(strstr(why.text, "exited with 5") != NULL ||
                strstr(why.text, "not running") != NULL ||

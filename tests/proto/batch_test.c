@@ -517,8 +517,8 @@ TEST(whole_range_of_times)
     mrd_why why;
     trip t;
 
-    /* One batch spans at most 2^63 ns. A wider one must cause an error when it is read, and not
-     * wrap around. */
+    /* The times of a batch span at most 2^63 ns. If they span more, the reader must return an error
+     * and not compute wrapped times. */
     hi.ts = (mrd_ev_ns){ -1 };
     CHECK_ERR("hi", mrd_batch_push(b, &hi), MRD_OK);
     CHECK_ERR("lo", mrd_batch_push(b, &lo), MRD_OK);

@@ -1,5 +1,6 @@
 /* The faults that proto/nng/ handles (proto/nng/README.md), shown with NNG alone: this program
- * links nothing of proto/. If a case fails, NNG has changed, and its workaround may be removable. */
+ * links nothing of proto/. If a case fails, NNG has changed, and its workaround may be
+ * removable. */
 #include "tests/proto/nng_faults.h"
 
 #include <malloc.h>
@@ -61,8 +62,8 @@ close_main(void *socket)
     return NULL;
 }
 
-/* One thread closes all connections of the process. While it is held up at one, it closes no other
- * socket and reports nothing. */
+/* NNG closes all connections of a process in one thread. If a close of one connection hangs, the
+ * thread closes no connection of another socket either, and reports nothing. */
 TEST(a_close_waits_for_ever_for_another_sockets_connection)
 {
     nng_socket one[2], other[2];

@@ -152,7 +152,7 @@ turn(ends *e)
         CHECK(cond);                                                                               \
     } while (0)
 
-/* One request and its reply. */
+/* Sends a request and waits for its reply. */
 static void
 exchange(ends *e)
 {

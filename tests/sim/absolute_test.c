@@ -241,8 +241,8 @@ TEST(nothing_is_made_of_one_end)
     CHECK_INT(mrd_abs_order(server, 2), 1);
 }
 
-/* As readings arrive from several sources: in any order, some twice, one from a clock that ran
- * backward. */
+/* Readings arrive from several sources in any order. Some arrive twice, and one is from a clock
+ * that ran backward. */
 TEST(readings_are_put_in_order)
 {
     enum { N = 20 };

@@ -270,8 +270,8 @@ TEST(steps_break_the_epoch_soon)
     }
 }
 
-/* Steps of any size, with and without a rate change. If a bound of the session's table is wrong, the
- * quality says so. */
+/* Steps of any size, with and without a rate change. If a bound of the session's table is wrong,
+ * the quality says so. */
 TEST(no_step_leaves_a_false_bound_unmarked)
 {
     size_t n = 60, marked = 0, missed = 0;
@@ -304,9 +304,9 @@ TEST(no_step_leaves_a_false_bound_unmarked)
            n, missed, marked);
 }
 
-/* Several steps forward of 0.2 to 5 round trips in one session. Their packets contradict each other so
- * little that a large w can bend one bound over all of them. Such a bound must be marked. For some
- * tenths of a second beside a step below one round trip, nothing shows that it is false. */
+/* Several steps forward of 0.2 to 5 round trips in one session. Their packets contradict each other
+ * so little that a large w can bend one bound over all of them. Such a bound must be marked. For
+ * some tenths of a second beside a step below one round trip, nothing shows that it is false. */
 TEST(forward_steps_of_a_few_round_trips_are_marked)
 {
     size_t sessions = 100, missed = 0, unmarked = 0, answers = 0;
@@ -343,9 +343,10 @@ TEST(forward_steps_of_a_few_round_trips_are_marked)
     CHECK(5000 * unmarked <= answers);
 }
 
-/* One step of less than a round trip, with delays that vary by a third of a round trip. No packet
- * contradicts the bound. The bound allows the clock to wander, so it bends over the step within
- * seconds. The seeds are fixed, because a few such steps cannot be distinguished from delays. */
+/* The clock steps once by less than a round trip, and delays vary by a third of a round trip. So no
+ * packet contradicts the bound. The bound allows the clock to wander, and follows the step within
+ * seconds. The estimates near the step must be marked. The seeds are fixed, because a few such
+ * steps cannot be distinguished from delays. */
 TEST(small_steps_between_uneven_delays_are_marked)
 {
     size_t sessions = 60, missed = 0, unmarked = 0;
@@ -431,7 +432,8 @@ TEST(corrupted_stamps_are_dropped_without_a_break)
     outcome_fini(&o);
 }
 
-/* Such a clock cannot be estimated. The result must never look calm and narrow. */
+/* The time stamps are random numbers, so the clock cannot be estimated. The result must never have
+ * a good quality or a narrow bound. */
 TEST(random_stamps_never_look_good)
 {
     sim_config c = ordinary;

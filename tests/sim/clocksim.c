@@ -82,7 +82,8 @@ session_at(double t)
 static void
 corrupt(sim *s, mrd_probe_sent *sent, mrd_probe_served *served)
 {
-    /* Errors below the round trip contradict nothing and cannot be detected, so draw larger ones. */
+    /* Errors below the round trip contradict nothing and cannot be detected, so draw larger
+     * ones. */
     int64_t by = (int64_t) rng_between(&s->r, 2e5, 1e7) * (rng_unit(&s->r) < 0.5 ? -1 : 1);
 
     if (s->c.random_stamps) {
@@ -140,7 +141,8 @@ stamp_error(sim *s)
     return (int64_t) floor(rng_between(&s->r, -e, e));
 }
 
-/* Only the user space of a frozen agent stops. The kernel still stamps an answer on arrival. */
+/* Returns true if the agent's process is stopped at time `t`. Its kernel still stamps an answer on
+ * arrival. */
 static bool
 frozen(const sim *s, double t)
 {
@@ -287,7 +289,7 @@ walk(sim *s)
     }
 }
 
-/* As in agent/clock/probe_pace.c. */
+/* Returns the interval until the next pair of probes, computed as in agent/clock/probe_pace.c. */
 static double
 interval(sim *s, uint32_t next_k)
 {

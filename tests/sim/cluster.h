@@ -63,7 +63,7 @@ typedef struct {
     int64_t agent_rate;    /* bytes/s; 0 for no limit */
     int64_t spool_bytes;   /* of real agents */
     bool real;             /* nodes run the real agent (cluster_node.h), not the model */
-    sim_mostly mostly;     /* ... with mostly one kind of faults */
+    sim_mostly mostly;     /* for real agents: the kind of faults that occurs most */
     bool verbose;
 } sim_plan;
 

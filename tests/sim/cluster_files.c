@@ -96,7 +96,7 @@ write_on(world *w, uint64_t index, uint64_t which, void *p)
                which, NULL);
 }
 
-/* Some files are the same on all nodes, as models are. */
+/* Begins a new file on this node. Some files are the same on all nodes, as models are. */
 static void
 file_new(sim_node *n)
 {

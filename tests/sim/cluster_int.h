@@ -213,9 +213,9 @@ struct world {
     mrd_timescale scale;
     int64_t server_offset;
     double server_ppm;
-    int64_t server_wall;   /* sum of the settings of its wall clock, */
-    unsigned server_steps; /* and their number */
-    unsigned steps_wait;   /* ... settings that will follow when the next probes are read */
+    int64_t server_wall;   /* sum of all steps of the server's wall clock */
+    unsigned server_steps; /* number of these steps */
+    unsigned steps_wait;   /* number of steps that will follow when the next probes are read */
     uint64_t last_ticket;
     ticket_model *tickets;
     size_t n_tickets, cap_tickets;

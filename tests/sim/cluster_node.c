@@ -49,8 +49,8 @@ put_number(frame_numbers *to, const frame_number *number)
 }
 
 /* A frame that was forced out while in flight may be stored, but a successor counts it as lost
- * (agent/spool/spool.h). If the process dies in a call, its state at that call counts. Later answers are
- * on no disk, and maybe neither is the record that it was writing. */
+ * (agent/spool/spool.h). If the process dies in a call, its state at that call counts. Later
+ * answers are on no disk, and maybe neither is the record that it was writing. */
 static void
 keep_unacknowledged(sim_node *n, const mrd_spool *s)
 {
@@ -640,8 +640,8 @@ slow_link(sim_node *n)
            NULL);
 }
 
-/* Its disk is full or fails while frames arrive and are answered. Its process dies in or soon after
- * one of these calls. */
+/* Makes the node's disk full, or makes it fail, while frames arrive and are answered. The agent's
+ * process is killed in or soon after one of the disk calls. */
 static void
 starve(sim_node *n)
 {

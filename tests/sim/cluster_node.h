@@ -1,7 +1,7 @@
 /*
  * tests/sim/cluster_node.h - a node of the simulated cluster that runs the real agent: its loop
- * (agent/daemon/agent.h), recorder, spool with recovery, publisher, control, and clock synchronisation
- * with probes. Disk (tests/sim/disk.h), network and clocks are simulated.
+ * (agent/daemon/agent.h), recorder, spool with recovery, publisher, control, and clock
+ * synchronisation with probes. Disk (tests/sim/disk.h), network and clocks are simulated.
  *
  * Events come from a generator (cluster_source.c) instead of a workload's rings. It continues while
  * the agent is down, keeps uncommitted events and gives them again. Files are on the workload's own
@@ -51,15 +51,15 @@ typedef struct {
     size_t n_has;
     uint64_t begun;
     bool weak;       /* the number of begun events is uncertain: a reboot, a cancel, a lost spool */
-    bool anew;       /* ... but all begun since the spool was lost: all except `before` */
-    uint64_t before; /* of begun */
-    bool known;      /* to this process */
+    bool anew;       /* the spool was lost, and only events begun after that are counted */
+    uint64_t before; /* number of events begun before the spool was lost */
+    bool known;      /* the running agent process has the session */
     uint64_t late;   /* count of late events when this process started */
     bool over;       /* flushed */
     enum { STOP_NOT_TOLD, STOP_SAVED, STOP_NOT_SAVED } stop; /* saved by the node for a successor */
     int64_t checked_start;
-    unsigned revision;    /* the last change that it applied, */
-    int64_t pause_margin; /* ... and the possible error of the times of its pauses; -1 if unknown */
+    unsigned revision;    /* revision of the last change that the agent applied */
+    int64_t pause_margin; /* possible error of the times of its pauses; -1 if unknown */
     uint64_t shown;
     uint64_t windows[MRD_RECORD_TRIGGERS];
     unsigned n_windows;
@@ -98,23 +98,23 @@ struct sim_node {
     int64_t wall_off, slept, woken_at;
     int64_t second; /* of the following turns */
     unsigned turns;
-    int64_t slow;       /* of its link, one way */
-    uint64_t dies_in;   /* in this number of disk calls; 0 for never */
-    bool dies_between;  /* ... counting only calls for another file than the previous one */
-    bool dies_again;    /* and its successor */
-    bool full_between;  /* as dies_between */
-    char last_path[96]; /* of those calls */
-    bool tears;         /* it dies in its next write to a segment of its spool */
+    int64_t slow;       /* delay of the node's link, one way */
+    uint64_t dies_in;   /* the agent is killed in this number of disk calls; 0 for never */
+    bool dies_between;  /* dies_in counts only calls for another file than the previous call */
+    bool dies_again;    /* the next agent is killed, too */
+    bool full_between;  /* full_in counts only calls for another file than the previous call */
+    char last_path[96]; /* path of the last counted call */
+    bool tears;         /* the agent is killed in its next write to a segment of its spool */
     unsigned starved;   /* number of answers that will find no space there */
     enum {
         APART_NOT,
         APART_ANSWER,
         APART_COUNTS
     } apart;            /* then it dies between the record of an answer and the counts */
-    uint64_t full_in;   /* ... calls until one fails with ENOSPC; 0 for never */
-    bool short_of_room; /* its disk */
-    bool spool_gone;    /* the next process finds no spool */
-    bool checked;       /* this process, once */
+    uint64_t full_in;   /* number of disk calls until one fails with ENOSPC; 0 for never */
+    bool short_of_room; /* the node's disk has little space */
+    bool spool_gone;    /* the next agent finds no spool */
+    bool checked;       /* the running agent was checked once */
     bool disk_failed;   /* a disk call failed in this turn, or may have */
     sim_link *links;
     sim_disk *work; /* the disk of the workload's files, which loses nothing */

@@ -102,7 +102,8 @@ add_up(sim_result *sum, const sim_result *r)
     sum->late += r->late;
 }
 
-/* One session over the whole time, with a model of the aggregator's disk. */
+/* Returns a plan for a large cluster: one session over the whole time, and a model in place of the
+ * aggregator's disk. */
 static sim_plan
 large(uint64_t seed)
 {

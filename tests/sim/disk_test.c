@@ -393,7 +393,7 @@ TEST(files_that_are_written_whole_are_whole)
     }
 }
 
-/* Neither unsynced names nor unsynced bytes are in the copy. */
+/* The copy of a file from the medium has neither unsynced names nor unsynced bytes. */
 TEST(one_file_of_the_medium_is_copied_alone)
 {
     sim_disk *d = disk(1), *copy;
@@ -488,7 +488,8 @@ TEST(descriptors_lead_to_their_files)
     sim_disk_free(d);
 }
 
-/* Used like a program that copies files: a name below a descriptor, and the time of another file. */
+/* Used like a program that copies files: a name below a descriptor, and the time of another
+ * file. */
 TEST(a_copy_has_its_name_and_its_time)
 {
     const struct timespec times[2] = { { 7, 8 }, { 5, 6 } };

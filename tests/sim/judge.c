@@ -31,7 +31,7 @@ verdict_add(verdict *v, mrd_sess_ns got, const mrd_align_bound *bound, int64_t t
         return;
     }
     v->error[v->n] = fabs((double) (got.ns - truth));
-    /* As integers, because session times are too large for a double. */
+    /* subtract integers, because session times in ns are too large for a double */
     v->width[v->n++] = bound == NULL ? 0 : (double) (bound->hi.ns - bound->lo.ns);
 }
 
@@ -285,8 +285,8 @@ regression(baseline_fit *fit, const round_trip *rt, size_t n)
     free(w);
 }
 
-/* One straight line below all upper and above all lower inequalities: the middle of the feasible
- * set. */
+/* Fits one straight line that violates no inequality: it lies below all upper and above all lower
+ * ones, in the middle of the feasible set. */
 static void
 hull(baseline_fit *fit, const mrd_probe *probes, size_t n)
 {

@@ -9,7 +9,7 @@
 
 #include <stdio.h>
 
-/* One kind of estimate: a growing list of errors, widths and misses. */
+/* The results of one kind of estimate: lists of errors and widths, and the number of misses. */
 typedef struct {
     double *error, *width; /* ns */
     size_t n, cap;

@@ -442,8 +442,8 @@ TEST(what_a_failed_sync_lost_is_not_found_again)
     }
 }
 
-/* The same for files that are written completely, and for directories: a failed attempt must not
- * affect the next. */
+/* If a sync of a completely written file or of a directory fails, the failure is reported, and does
+ * not affect the next attempt. */
 TEST(files_and_folders_are_durable_or_told)
 {
     sim_disk *d = sim_disk_new("a", &(sim_disk_options){ .seed = 1 });

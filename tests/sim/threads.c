@@ -210,7 +210,7 @@ __wrap_pthread_create(pthread_t *ret, const pthread_attr_t *attr, void *(*run)(v
     return 0;
 }
 
-/* Like a spurious wake-up, without passing time. */
+/* Lets a waiting thread continue without passing simulated time, like a spurious wake-up. */
 static void
 go_on(sim_thread *t)
 {

@@ -37,7 +37,8 @@ typedef struct {
     mrd_align *align; /* two segments */
 } node;
 
-/* One node through both incarnations. Its estimates after the gap are in the new timeline. */
+/* Makes a node that runs during both incarnations of the aggregator. Its estimates after the gap
+ * are in the new timeline. */
 static void
 node_init(node *n, const move *m, uint64_t seed, double pairs_per_s, double stepped_ns)
 {

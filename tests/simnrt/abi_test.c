@@ -178,7 +178,8 @@ call_barrier(void)
 {
     return nrt_barrier(0, 3, 2);
 }
-/* This is the version that a program receives by default. NRT_ASYNC_ABI 0 declares neither version. */
+/* Declares the version of the function that a program gets by default. With NRT_ASYNC_ABI 0, the
+ * header declares neither version. */
 NRT_STATUS is_completed(nrta_seq_t seq, bool *done) __asm__("nrta_is_completed");
 
 static NRT_STATUS

@@ -81,8 +81,8 @@ TEST(extrapolation_widens_and_says_so)
     mrd_align_free(a);
 }
 
-/* At any distance from the last reading, no clock departs faster than the maximum rate. A clock
- * that may change its rate by w may come close to that. */
+/* Far from the last reading, the bound grows with the maximum rate of a clock and not faster,
+ * because no clock drifts faster. A bound that allows rate changes by w comes close to this. */
 TEST(what_is_far_away_is_known_by_the_largest_rate)
 {
     mrd_align *a = two_epochs(0, 0);
@@ -148,7 +148,8 @@ TEST(gap_is_the_union_of_both_sides)
     mrd_align_free(a);
 }
 
-/* Also if the session falls behind: a local clock that jumped ahead by more than the gap. */
+/* A later local time is never mapped to an earlier session time, also if the local clock jumped
+ * ahead by more than the gap between two segments. */
 TEST(never_maps_later_to_earlier)
 {
     static const double jumps[] = { 0, 1e6, -1e6, 5e9, -5e9 };

@@ -17,8 +17,8 @@ TEST(the_tail_is_students)
     CHECK(mrd_student_tail(0, 5) == 1);
 }
 
-/* One and two degrees of freedom have a closed form (the first is Cauchy's). Checked far out and
- * near 0 too. */
+/* For one and two degrees of freedom, Student's distribution has a closed form (the first is
+ * Cauchy's). The test compares with it, also for large values and near 0. */
 TEST(the_tail_has_closed_forms)
 {
     for (double t = 1e-6; t < 1e6; t *= 1.7) {
@@ -141,7 +141,7 @@ TEST(a_warmup_hides_no_difference)
     CHECK(warming(0.05, 3, 35, &shorter) >= 450);
 }
 
-/* Not warm-ups: autocorrelated noise, a falling line, one slow step. */
+/* Autocorrelated noise, a falling line and one slow step are not taken for a warm-up. */
 TEST(a_warmup_is_evident)
 {
     unsigned found = 0;

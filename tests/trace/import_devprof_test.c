@@ -118,7 +118,8 @@ TEST(rows_go_to_engines_queues_and_streams)
     CHECK_INT(ev->kind, MRD_INSTANT);
     CHECK_INT(ev->ts.ns, 0);
     CHECK(mrd_catalog_get(c.cat, "simulated") != NULL);
-    /* Another core of the same model joins it; another model does not. */
+    /* A file of another core of the same model joins its profile. A file of another model does
+     * not. */
     place.nc_idx = 3;
     collect_bytes(&c, ops, text, sizeof(text) - 1, 0, &place);
     place.model = 10002;

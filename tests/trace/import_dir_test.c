@@ -148,7 +148,8 @@ TEST(artifacts_are_hashed_and_listed)
     reading_free(&r);
 }
 
-/* Some parts are already present as JSON. Only missing parts are reported. */
+/* The directory already has JSON exports of some captures. Only captures without an export are
+ * reported as not decoded. */
 TEST(what_is_not_decoded_is_told)
 {
     static const struct {
@@ -322,8 +323,8 @@ TEST(every_file_is_read_or_told)
     CHECK_ROW(r.notes, strstr(r.notes, "earlier runs") == NULL);
     reading_free(&r);
 
-    /* The same directory after an earlier run that listed `old`. Only newer files of that directory
-     * are read. */
+    /* The entry `old` of the directory existed before this run. Only files in `old` that are newer
+     * than the begin of this run are read. */
     r = reading_new("files");
     snprintf(path, sizeof(path), "%s/old/trace.json", r.dir);
     REQUIRE(stat(path, &st) == 0 && mrd_strlist_add(&earlier, MRD_STR("old")) == MRD_OK);
@@ -425,7 +426,8 @@ TEST(folders_that_are_too_deep_are_told)
     }
 }
 
-/* The directory of one process may be the argument itself, with any number of slashes at the end. */
+/* The directory of one process may be the argument itself, with any number of slashes at the
+ * end. */
 TEST(a_process_folder_may_be_named_itself)
 {
     static const char *const ends[] = { "", "/", "///" };

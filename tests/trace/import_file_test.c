@@ -243,8 +243,9 @@ TEST(a_file_that_is_not_there_is_a_failed_input)
     mrd_catalog_free(options.catalog);
 }
 
-/* The same file under its name, another name and a link is read once, which is reported. As a file
- * of another process it is read again. Something that is not a regular file is never a duplicate. */
+/* A file that is given by its name, by another name and by a link is read once, with a note. If it
+ * is given as a file of another process, it is read again. An input that is not a regular file is
+ * never a duplicate. */
 TEST(a_file_that_is_met_again_is_read_once)
 {
     mrd_read_once once = { 0 };

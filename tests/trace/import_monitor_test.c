@@ -223,8 +223,8 @@ TEST(the_documented_report)
     collect_in(&c, ops, in, NULL);
     mrd_in_close(in);
     CHECK_ERR("run", c.err, MRD_OK);
-    /* Its 99 numbers that are not indexes, pid or model_id and do not describe the machine (counted
-     * with Python), and is_running. */
+    /* The report has 99 numbers that become samples (counted with Python), and is_running.
+     * Indexes, pid, model_id and numbers that describe the machine become no samples. */
     CHECK_INT(c.n, 100);
     ev = sample(
         &c, "memory_used neuron_runtime_used_bytes usage_breakdown neuroncore_memory_usage tensors",

@@ -74,7 +74,8 @@ TEST(a_request_is_found_behind_other_arguments)
     CHECK(ids[0] == ids[1]);
 }
 
-/* Device memory by category as series, and the size and speed of copies. Each sample is a record. */
+/* Device memory by category as series, and the size and speed of copies. Each sample is a
+ * record. */
 TEST(memory_and_copies)
 {
     static const char *const events[] = {
@@ -193,8 +194,9 @@ TEST(starts_and_stops_are_paired)
     collect_free(&c);
 }
 
-/* One execution on a logical core of two physical cores, followed by its sync points. `dev` gives
- * the stamps of the hardware events as the runtime with that clock writes them. */
+/* Writes the events of an execution on a logical core of two physical cores, followed by its sync
+ * points. With `device_clock`, the time stamps of the hardware events are device times, else host
+ * times. */
 static void
 execution(char *to, size_t room, bool device_clock)
 {
@@ -251,7 +253,8 @@ TEST(both_physical_cores_in_either_clock)
         CHECK_TEXT(collect_arg_text(&c, a, "exec_id"), "77");
         CHECK_TEXT(collect_arg_text(&c, a, NRT_TIME_KEY),
                    device_clock ? "device clock, beyond the sync points" : "");
-        /* One sync point shows neither the clock's rate nor its own scatter. */
+        /* A single sync point does not show the rate of the clock or the error of sync points, so
+         * the bound is wide. */
         CHECK(a->bound_ns > 20000 && a->bound_ns != MRD_BOUND_UNKNOWN);
         CHECK((a->flags & MRD_EV_DEVICE_BOUND) != 0);
         CHECK_TEXT(collect_arg_text(&c, a, "nc_timestamp_ns"), "1000020000");

@@ -566,8 +566,8 @@ TEST(a_cut_trace_keeps_what_is_before)
     mrd_buf_fini(&trace);
 }
 
-/* One changed byte costs at most the span that contains it and the neighbours of this span. Missing
- * packets are reported. */
+/* If one byte of a trace is changed, at most the span that contains it and the two spans next to it
+ * are lost. Missing packets are reported. */
 TEST(a_damaged_byte_costs_a_packet)
 {
     mrd_buf trace = spans();

@@ -157,7 +157,7 @@ TEST(own_processes_are_the_same)
     }
 }
 
-/* ... and also compared directly: identity, kinds and every argument. */
+/* Events that are written to a file and read again have the same identity, kind and arguments. */
 TEST(own_events_are_the_same)
 {
     test_profile *p = test_profile_new();

@@ -25,7 +25,7 @@ event(mrd_buf *line, uint64_t id, uint64_t offset_ps, uint64_t dur_ps)
     pb_close_into(line, 4, &ev);
 }
 
-/* One plane with a track of two events, and one event that only has a count. */
+/* Appends a plane with one line: two events with times, and an event that only has a count. */
 static void
 plane(mrd_buf *space, const char *name, const char *line_name, uint64_t start_ns)
 {

@@ -1,5 +1,6 @@
-/* Sync points of device clocks: limits of their memory and times, clocks that start again, two clocks
- * of one core, and the timestamps of hardware events. tests/trace/nrt_truth_test.c checks the bounds.
+/* Sync points of device clocks: limits of their memory and times, clocks that start again, two
+ * clocks of one core, and the timestamps of hardware events. tests/trace/nrt_truth_test.c checks
+ * the bounds.
  */
 #include "trace/import/nrt/nrt_clock.h"
 
@@ -32,7 +33,8 @@ ask(const nrt_clock *c, int64_t device, mrd_wall_ns *ret_host, uint32_t *ret_bou
     return mrd_nrt_clock_map(c, &like, like.device, ret_host, &dur, ret_bound);
 }
 
-/* Only the newest sync points are kept, and a time before them is beyond. */
+/* A clock keeps only its newest sync points. A time before these counts as beyond the sync
+ * points. */
 TEST(the_newest_sync_points_are_kept)
 {
     nrt_clock c = { .max_points = POINTS };

@@ -1,4 +1,5 @@
-/* The same tests without vector instructions, as built on machines other than x86-64. */
+/* Runs the tests of nrt_layout_test.c without vector instructions, as on machines other than
+ * x86-64. */
 #define MRD_JR_PORTABLE 1
 
 #include "trace/import/nrt/nrt_layout.c"

@@ -31,8 +31,8 @@ typedef struct {
     uint64_t flows[4], end_flow; /* on its BEGIN, on its END */
     uint32_t n_flows, args;
     int64_t arg_sum; /* sum of integers and of the lengths of strings */
-    bool continued;  /* repeated from an earlier part, ... */
-    int64_t begin;   /* ... in which it began at this time */
+    bool continued;  /* the slice is repeated from an earlier part */
+    int64_t begin;   /* for a repeated slice: the time at which it began in the earlier part */
 } walk_slice;
 
 typedef struct {

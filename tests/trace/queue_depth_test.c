@@ -111,7 +111,8 @@ TEST(sums_are_those_of_all_changes)
     }
 }
 
-/* One launch is very old. The uncounted part of its time is reported. */
+/* One launch began before all stored changes of the queue's depth. The part of its time that is not
+ * counted is reported. */
 TEST(what_is_cut_is_counted)
 {
     mrd_queue_sum got, want;

@@ -43,7 +43,8 @@ running(test_profile *p, mrd_track_id track, int64_t gid, int64_t at, int64_t du
                         .arg_count = 2 };
 }
 
-/* Rank 1 is late by a part of the two windows of 10,000,000 ns each, in twelve equal collectives. */
+/* Rank 1 is late by a part of the two windows of 10,000,000 ns each, in twelve equal
+ * collectives. */
 TEST(a_grade_begins_at_its_number)
 {
     static const struct {
@@ -105,7 +106,8 @@ TEST(nothing_is_shared_where_nobody_waited)
     test_profile_free(p);
 }
 
-/* One group above the limit, then another. */
+/* The recording has 0, 1 and 2 groups of collectives more than the limit, with one span each. The
+ * report states in words how many spans it left out. */
 TEST(what_is_left_out_is_counted_in_words)
 {
     static const char *const says[] = {

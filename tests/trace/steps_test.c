@@ -442,7 +442,8 @@ TEST(the_rest_is_in_one_row)
     REQUIRE(host != NULL && compute != NULL);
     CHECK_INT(host->calls, 100);
     CHECK_INT(host->ns, 100 * 3);
-    /* One row for the rest of the host; then rows of the device until the table is full. */
+    /* All further names of host spans share one row. Device spans get rows of their own until the
+     * table is full. */
     CHECK_INT(compute->calls, SPANS - 1 - (MRD_STEPS_ROWS / 2 + 100) - (MRD_STEPS_ROWS / 2 - 1));
     CHECK_INT(mrd_steps_totals_of(w->steps)->rest, host->calls + compute->calls);
     CHECK(compute->size == MRD_NONE);

@@ -84,7 +84,7 @@ TEST(what_the_tool_does_is_told)
                                      &why),
                   rows[i].err);
         CHECK_ROW(rows[i].name, strstr(why.text, rows[i].says) != NULL);
-        /* It is not reported as late before its deadline. */
+        /* the timeout is not reported before the deadline */
         CHECK_ROW(rows[i].name, rows[i].err != MRD_TIMEOUT ||
                                     mrd_local_now().ns - began >= rows[i].timeout_ms * MRD_MS);
         if (strcmp(rows[i].name, "blank end") == 0)
