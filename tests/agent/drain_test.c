@@ -228,8 +228,7 @@ TEST(ends_find_their_starts_across_rings)
              0);
     make_rec(b, (mrd_ring_rec){ .kind = MRD_REC_END, .ts = now + 300, .value = 5 }, body,
              make_item(body, MRD_ITEM_I64, key, &v, 8));
-    /* Span 6 ends in this ring before its start is read. Span 7 has only an end, and span 8 only a
-     * start. */
+    /* The end of span 6 is read before its start. Span 7 has no start, and span 8 no end. */
     make_rec(b, (mrd_ring_rec){ .kind = MRD_REC_END, .ts = now + 70, .value = 6 }, NULL, 0);
     make_rec(b, (mrd_ring_rec){ .kind = MRD_REC_END, .ts = now + 71, .value = 7 }, NULL, 0);
     make_rec(a, (mrd_ring_rec){ .kind = MRD_REC_BEGIN, .name = name, .ts = now, .value = 8 }, NULL,
@@ -623,8 +622,7 @@ TEST(more_rings_than_may_be_open_are_read_at_the_end)
     mrd_drain_close(p);
 }
 
-/* Ring files that exist but are not read are counted, each once, until the reason no longer
- * holds. */
+/* Ring files that the agent does not read are counted once each, while the reason persists. */
 TEST(rings_that_are_not_read_are_counted_by_their_reason)
 {
     struct rlimit lim = { 40, 40 };
