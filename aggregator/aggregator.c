@@ -199,8 +199,9 @@ mrd_aggregator_close(mrd_aggregator *aggregator)
     free(aggregator);
 }
 
-/* Reloads the files of `thing`. Adds 1 to n, or reports the error to `say`. Does nothing if `thing`
- * is NULL. If `only_changed` is true, does nothing if `changed(thing)` is false. */
+/* Reloads the files of `thing`, for example certificates or tokens. Adds 1 to n, or passes the
+ * error to `say`. Does nothing if `thing` is NULL. With `only_changed`, does nothing if
+ * `changed(thing)` is false. */
 #define READ_AGAIN(thing, changed, reload, id)                                                     \
     do {                                                                                           \
         if ((thing) != NULL && (!only_changed || changed(thing))) {                                \
@@ -230,7 +231,7 @@ mrd_aggregator_secrets(mrd_aggregator *aggregator, bool only_changed,
     http = n;
     READ_AGAIN(aggregator->auth, mrd_auth_changed, mrd_auth_reload, "AGG-RELOAD-TOKENS");
     READ_AGAIN(aggregator->server, mrd_server_changed, mrd_server_reload, "AGG-RELOAD-TLS");
-    /* files of the other servers changed, so agents must authenticate again */
+    /* tokens or the TLS files for agents were reloaded, so agents must authenticate again */
     if (n > http)
         mrd_loop_run(aggregator->loop, proof_changed, NULL);
     READ_AGAIN(aggregator->join, mrd_join_changed, mrd_join_reload, "AGG-RELOAD-CA");

@@ -271,7 +271,7 @@ become(const mrd_user *user, const char *store, mrd_why *why)
 
     if (err == MRD_OK)
         err = mrd_user_become(user, 0, why);
-    mrd_secret_process(); /* called again, because a change of user may undo its settings */
+    mrd_secret_process(); /* it is called again, because a change of user may undo its settings */
     return err;
 }
 

@@ -237,7 +237,8 @@ token_is(const auth_token *token, const char digest[MRD_SHA256_HEX])
     return mrd_secret_equal(token->digest, digest, MRD_SHA256_HEX - 1);
 }
 
-/* Returns the lock of a const object. Taking the lock does not change the object's value. */
+/* Returns the lock of a const object without `const`. Taking the lock does not change the
+ * tokens. */
 static pthread_rwlock_t *
 lock_of(const mrd_auth *auth)
 {

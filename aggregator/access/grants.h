@@ -3,7 +3,7 @@
  * These are JSON objects that map identities (users, groups, service accounts) to roles. Error
  * messages name the file and the member.
  *
- * Threads  The functions have no state.
+ * Threads  Any thread may call the functions.
  */
 #ifndef MRD_AGGREGATOR_ACCESS_GRANTS_H
 #define MRD_AGGREGATOR_ACCESS_GRANTS_H

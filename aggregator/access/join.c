@@ -298,8 +298,8 @@ invited(const invitation *v, const char *instance, const char *key, mrd_why *why
     return MRD_OK;
 }
 
-/* If the invitation was used, checks that no certificate for the request's key was revoked. After a
- * revocation, token and key may be stolen, and a thief must not get a new certificate. */
+/* If the invitation was used, checks that no certificate for the request's key was revoked. A
+ * revocation may mean that token and key are stolen, and a thief must not get a new certificate. */
 static mrd_err
 still_trusted(const mrd_join *join, const invitation *v, mrd_str request, mrd_why *why)
 {

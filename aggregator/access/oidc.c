@@ -26,8 +26,8 @@ struct mrd_oidc {
     bool runs;
     pthread_mutex_t lock; /* guards the members below; no other lock is taken under it */
     pthread_cond_t wake;
-    /* `wanted`: the thread must fetch the keys. `now`: it must do so at once, without the usual
-     * interval since the last attempt. */
+    /* `wanted`: the thread must fetch the keys. `now`: the thread must fetch them at once, without
+     * the usual interval since the last attempt. */
     bool stopping, wanted, now;
     /* a copy of `stopping` that a running HTTP request of the thread reads without the lock */
     atomic_bool stopped;
@@ -259,8 +259,8 @@ prove(mrd_oidc *oidc, mrd_str token, mrd_json **ret_claims, mrd_why *why)
         err = mrd_jwt_verify(token, oidc->keys, &oidc->rule, mrd_wall_now(), ret_claims, why);
     else
         mrd_why_set(why, err, 0, "the issuer's keys are not loaded yet: try again");
-    /* The key may be newer than the last fetch. AGAIN makes the client repeat the request after the
-     * next fetch, which will show whether the key exists. */
+    /* The issuer may have added the key after the last fetch. With the error AGAIN the client
+     * repeats its request after the next fetch, which will show whether the key exists. */
     if (err == MRD_AGAIN || (err == MRD_NOTFOUND && now - oidc->fetched.ns >= AGAIN)) {
         err = MRD_AGAIN;
         if (!oidc->wanted) {

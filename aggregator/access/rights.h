@@ -3,7 +3,7 @@
  * that is not explicitly allowed is refused. This includes routes without an action, roles without
  * a row in the table, and owners of a session that also recorded jobs of others.
  *
- * Threads  The functions have no state.
+ * Threads  Any thread may call the functions.
  */
 #ifndef MRD_AGGREGATOR_ACCESS_RIGHTS_H
 #define MRD_AGGREGATOR_ACCESS_RIGHTS_H

@@ -22,8 +22,8 @@
 #define REASON_MAX 200
 #define EACH_NS    (MRD_SEC / 20) /* average time between two reviews of tokens */
 #define BURST      50
-/* A client address may cause one refused review per PEER_NS, and bursts of PEER_BURST refused
- * reviews. */
+/* Limit of the reviews that end with a refusal, for each client address: bursts of PEER_BURST, and
+ * on average one per PEER_NS. */
 #define PEER_NS    MRD_SEC
 #define PEER_BURST 15
 
@@ -53,7 +53,7 @@ typedef struct {
 } entry;
 
 /* Limits the rate of refused reviews for one client address. Each pending or refused review adds
- * PEER_NS to `next`. A review may start while `next` is not in the future. */
+ * PEER_NS to the time `next`. A review may start while `next` is not in the future. */
 typedef struct {
     uint64_t peer;
     int64_t next;
@@ -502,7 +502,8 @@ answered(mrd_token_review *review, const job *j, mrd_err err, const mrd_caller *
 
     review->counts.refused += err == MRD_AUTH;
     review->counts.failed += err != MRD_OK && err != MRD_AUTH;
-    /* only refused tokens count against the address, so take back what `submit` added */
+    /* only refused tokens count for the limit of the address, so the time that `submit` added is
+     * subtracted again */
     if (err != MRD_AUTH)
         peer_of(review, j->peer, now)->next -= PEER_NS;
     if (item == NULL)
@@ -522,7 +523,7 @@ answered(mrd_token_review *review, const job *j, mrd_err err, const mrd_caller *
     } else {
         item->refresh.ns = now + FAILED_NS;
     }
-    /* logged, because it is an error of this installation and not of the token */
+    /* The client's message has no details of errors of this installation, which are in the log. */
     if (err != MRD_OK)
         snprintf(item->reason, sizeof(item->reason), "%.*s", REASON_MAX - 1,
                  err == MRD_AUTH ? why->text
@@ -564,9 +565,9 @@ work(void *self, void *arg)
 
 /* ---- Identifying the holder of a token ---- */
 
-/* Returns an entry of the cache for a new answer. Prefers a free entry, then an expired one, then a
- * refusal, then the acceptance that expires first. Returns NULL if all entries are being reviewed.
- * The caller holds the lock. */
+/* Returns an entry of the cache that may be used for a new answer. Prefers a free entry, then an
+ * expired one, then one with a refusal, then the accepted token that expires first. Returns NULL if
+ * all entries are being reviewed. The caller holds the lock. */
 static entry *
 place(mrd_token_review *review, int64_t now)
 {

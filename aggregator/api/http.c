@@ -217,8 +217,8 @@ reply_accepted(mrd_http_request *req, const char *key, const char *value)
     return mrd_http_reply_json(req, 202, json);
 }
 
-/* Refuses a request body with members, on a route that has no parameters. Otherwise the members
- * would be ignored without an error. */
+/* Refuses a request body with members on a route that has no parameters, so that the client learns
+ * that they have no effect. */
 static mrd_err
 no_members(mrd_http_request *req, mrd_why *why)
 {
@@ -743,7 +743,7 @@ mrd_http_api_open(mrd_loop *loop, const http_api_options *o, http_api **ret_api,
     }
     if (api->review != NULL) {
         mrd_token_review_listen(api->review, identified, api->httpd);
-        /* wakes the requests that were answered before the call above */
+        /* continues the requests whose tokens were reviewed before the call above */
         mrd_httpd_wake(api->httpd);
     }
     *ret_api = api;

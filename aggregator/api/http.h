@@ -94,8 +94,8 @@ struct http_api {
 };
 
 /* Identifies the holder of a token (http_rights.c). The token may be from the token file, from a
- * session's owner, from the OIDC issuer, or from Kubernetes. Errors: AUTH. AGAIN: this cannot be
- * decided now. BUSY: the answer of another server is awaited. */
+ * session's owner, from the OIDC issuer, or from Kubernetes. Errors: AUTH, AGAIN (the holder cannot
+ * be identified now), BUSY (the request must wait for the answer of another server). */
 mrd_err mrd_http_identify(void *self, uint64_t peer, mrd_str token, mrd_caller *ret_caller,
                           mrd_why *why);
 /* Returns the owner of the session. The result contains pointers into the session. */

@@ -38,7 +38,8 @@ totals(mrd_metrics_text *text, const mrd_core_stats *stats, uint64_t syncs)
         mrd_metrics_text_one(text, MRD_METRICS_COUNTER, rows[i].name, rows[i].help, rows[i].v);
 }
 
-/* Writes counts of clock observations that contradict a stated error bound. They must stay 0. */
+/* Writes how many observations of clocks were checked, and how many of them contradict a stated
+ * error bound. The latter must stay 0. */
 static void
 clock_checks(mrd_metrics_text *text, const mrd_core_stats *stats)
 {
@@ -148,8 +149,8 @@ node_held(const mrd_overview *overview, const mrd_node *node)
     return (int64_t) node->counts.held;
 }
 
-/* Writes the error bounds of the nodes' clocks. A node without a measured clock has no sample,
- * because a wrong value would be worse. */
+/* Writes the error bounds of the nodes' clocks. A node whose clock was not measured has no sample,
+ * because any value would be wrong. */
 static void
 clock_bounds(const mrd_overview *overview, mrd_metrics_text *text)
 {

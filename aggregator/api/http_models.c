@@ -29,7 +29,7 @@ mrd_http_models(void *self, mrd_http_request *req, mrd_why *why)
         const mrd_node *node = overview->nodes[i];
 
         if (node->models == NULL || !mrd_node_is_alive(node, overview->made, &overview->limits))
-            continue; /* leaves out a disconnected node, or one that reports no models */
+            continue; /* leaves out disconnected nodes, and nodes that report no models */
         mrd_node_models_gather(node->models, node->instance_id, models);
         left_out += node->models->left_out;
     }

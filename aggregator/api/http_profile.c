@@ -125,8 +125,8 @@ slice_produce(void *self, mrd_out *out, mrd_why *why)
     s->input->refused = NULL;
     if (refused.err == MRD_OK)
         mrd_loop_damaged(s->loop, s->session, s->input, false);
-    /* The read error may be temporary, but the incomplete file would stay in the cache. So the file
-     * is not kept. */
+    /* After a read error the file is incomplete. It is not kept in the cache, because the error may
+     * be temporary. */
     else if (err == MRD_OK && s->made != NULL)
         err = mrd_why_set(why, MRD_IO, 0, "%s", refused.text);
     return err;
@@ -286,8 +286,9 @@ find_file(http_api *api, mrd_http_request *req, const mrd_session_view *view,
     slice *order;
     bool waits;
 
-    /* A profile lists the session's artifacts (files), and a later conversion of device profiles
-     * adds some. With the number of artifacts in the path, an outdated file is not used. */
+    /* A profile lists the session's artifacts (files). A later conversion of device profiles adds
+     * artifacts, and then older profiles are outdated. The path contains the number of artifacts,
+     * so that an outdated file is not found. */
     snprintf(folder, sizeof(folder), MERGE_MADE "/%zu", view->s->n_artifacts);
     path = mrd_session_store_path(mrd_loop_store(api->loop), view->s->text, "%s/%s%s", folder,
                                   ops->stem, ops->suffix);

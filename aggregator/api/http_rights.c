@@ -51,8 +51,8 @@ mrd_http_hang_ownership(const mrd_hang_line *line)
 }
 
 /* Returns true if the caller may do the route's action on the session with this id. Always compares
- * with all sessions. So an owner cannot learn from the duration whether an id is unknown or belongs
- * to another user's session. */
+ * with all sessions, so that an owner cannot learn from the duration whether an id is unknown or
+ * belongs to another user's session. */
 static bool
 may_id(http_api *api, const mrd_http_request *req, uint64_t id)
 {

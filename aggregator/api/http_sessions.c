@@ -144,8 +144,8 @@ is_label(const char *text)
     return n > 0 && text[n] == '=' && n + sizeof("label.") < MRD_JOBID_VALUE;
 }
 
-/* Refuses a filter value that no session can have, for example an unknown state. Otherwise the list
- * would be empty without a reason. */
+/* Refuses a filter value that no session can have, for example an unknown state. Without this
+ * check, the list would be empty, and the user would not know why. */
 static mrd_err
 check_words(mrd_http_request *req, mrd_why *why)
 {
@@ -268,8 +268,8 @@ remove_session(mrd_core *core, mrd_core_time now, uint64_t ticket, void *arg)
     mrd_core_delete(core, now, ticket, *(const uint64_t *) arg);
 }
 
-/* Refuses a filter with an empty value, which may come from an unset shell variable. It would match
- * sessions that the user did not mean. */
+/* Refuses a filter with an empty value, which may come from an unset shell variable. Such a filter
+ * would match sessions that the user did not mean. */
 static mrd_err
 check_filter(mrd_http_request *req, mrd_why *why)
 {
@@ -290,8 +290,8 @@ check_filter(mrd_http_request *req, mrd_why *why)
                              "say which sessions to delete: ?job=4711, ?user=alice, ?state=failed");
 }
 
-/* Deletes the sessions that match the filter and have ended. The answer lists the others as not
- * deleted. */
+/* Deletes the sessions that match the filter and have ended. The answer lists matching sessions
+ * that have not ended as not deleted. */
 mrd_err
 mrd_http_sessions_delete(void *self, mrd_http_request *req, mrd_why *why)
 {

@@ -12,8 +12,8 @@
 #include "base/sys/pool.h"
 #include "base/sys/threads.h"
 
-/* maximum number of files that are made at the same time, because each needs to read a whole
- * session */
+/* maximum number of files that are made at the same time. It is small, because a whole session is
+ * read for each file */
 #define AT_ONCE     2u
 #define WAITING_MAX 8u
 
@@ -29,7 +29,8 @@ struct mrd_made {
     void *self;
     int64_t disk_reserve;
     mrd_pool *workers;
-    /* the cache is being stopped; written with the lock held, and read atomically without it */
+    /* true after the cache was stopped; written with the lock held, and read atomically without
+     * it */
     bool stopping;
     pthread_mutex_t lock; /* guards `files` and `orders`; no other lock is taken while it is held */
     pthread_cond_t idle;  /* signalled when `orders` becomes 0, which mrd_made_stop waits for */
@@ -37,8 +38,8 @@ struct mrd_made {
     size_t orders;        /* number of orders that were not reported as ended yet */
 };
 
-/* Decrements the number of orders, because the end of one was reported or because one never
- * started. */
+/* Decrements the number of orders, because an order's end was reported or because an order could
+ * not be queued. */
 static void
 drop_order(mrd_made *made)
 {
@@ -127,7 +128,8 @@ mrd_made_is_coming(mrd_made *made, const char *path)
 }
 
 /* If the file's directory does not exist yet, removes the parent directory with all files in it.
- * These files were made from an earlier state of the session. */
+ * The directory of a file is named after the state of the session, so all these files are
+ * outdated. */
 static void
 drop_others(const char *path)
 {

@@ -2,8 +2,8 @@
  * aggregator/api/made.h - a cache of files that are expensive to make. A file is made when it is
  * requested for the first time.
  *
- * Threads  Any thread may call mrd_made_stop. The other functions are called on the thread of the
- *          HTTP server, or after the server has stopped. Files are made on threads of this module.
+ * Threads  Any thread may call mrd_made_stop. Only the thread of the HTTP server may call the other
+ *          functions while the server runs. Files are made on threads of this module.
  */
 #ifndef MRD_AGGREGATOR_API_MADE_H
 #define MRD_AGGREGATOR_API_MADE_H

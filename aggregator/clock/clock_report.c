@@ -79,8 +79,8 @@ node_order(const void *a, const void *b)
     return strcmp(((const mrd_clock_node *) a)->id, ((const mrd_clock_node *) b)->id);
 }
 
-/* Returns NOTFOUND if a requested node has no clock. Otherwise the report would look complete
- * without this node. */
+/* Returns NOTFOUND if a requested node has no clock. Without this error, the report would look
+ * complete although the node is missing. */
 static mrd_err
 has_all(const mrd_clock_report *report, const mrd_strlist *only, const char *session, mrd_why *why)
 {
@@ -176,8 +176,8 @@ text_name(const mrd_clock_node *node, size_t i, mrd_buf *to)
         mrd_buf_fmt(to, " boot %zu", i + 1);
 }
 
-/* Appends how well the clock agrees with pairs of absolute time readings, made by the node and the
- * aggregator. */
+/* Appends how well the table of the node's clock agrees with readings of an absolute clock. The
+ * node made one reading of each pair, the aggregator the other. */
 static void
 text_absolute(const mrd_clock_node *node, size_t i, mrd_buf *to)
 {

@@ -2,10 +2,10 @@
  * aggregator/clock/clock_report.h - reports how well the clocks of a session's nodes are aligned.
  * For each node, boot and epoch, the report contains the estimate, its bound, its noise, the stamp
  * source and the quality. It also contains the number of packets that contradict the estimate, and
- * the node's own statements about its clocks. GET …/clocks and `meridian clocks` show the report as
- * a table, as JSON or as a picture.
+ * the state and errors of its clocks that the node itself reported. GET …/clocks and `meridian
+ * clocks` show the report as a table, as JSON or as a picture.
  *
- * Threads  stateless; a report belongs to one thread.
+ * Threads  any thread may call the functions. Only one thread at a time may use a report.
  */
 #ifndef MRD_AGGREGATOR_CLOCK_CLOCK_REPORT_H
 #define MRD_AGGREGATOR_CLOCK_CLOCK_REPORT_H

@@ -32,8 +32,8 @@ mrd_clocks_open(const char *data_url, uint16_t port, mrd_timescale *scale, mrd_c
 
     if (clocks == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "clocks");
-    /* Without these readings, UTC cannot link the aggregator's timelines before and after a reboot.
-     * Everything else works. */
+    /* An error is ignored. Without these readings, UTC cannot link the aggregator's timelines
+     * before and after a reboot, but everything else works. */
     clocks->own = mrd_hostclock_open(&(mrd_hostclock_options){ 0 });
     if (mrd_url_parse(data_url, &url) != MRD_OK || !mrd_url_is(&url, "tcp")) {
         /* agents with inproc or ipc URLs run on this machine, so they use the same clock */
@@ -90,15 +90,16 @@ join(void *self, const mrd_probe_sent *half, mrd_probe *ret_probe)
 }
 
 /* Adds a reading of the aggregator's own clocks to a node's clock data, if the data contains
- * readings by the node. Such pairs of readings allow a comparison of both clocks without packets.
- * They also link the aggregator's timelines before and after its reboot, if no node's clock can. */
+ * readings by the node. With such pairs of readings both clocks can be compared without packets.
+ * The pairs also link the aggregator's timelines before and after its reboot, if no node's clock
+ * continued during the reboot. */
 static void
 add_own(mrd_clocks *clocks, const mrd_timescale *timescale, Mrd__ClockData *data)
 {
     int64_t now = mrd_local_now().ns;
     mrd_hostclock_reading reading;
 
-    /* ignores readings that the node sent in the place of the aggregator's */
+    /* discards readings that a node sent in the members for readings of the aggregator */
     data->n_aggregator = 0;
     data->session_offset_ns = 0;
     if (strcmp(data->reference, timescale->timeline) != 0)

@@ -1,9 +1,10 @@
 /*
  * aggregator/clock/clocks.h - the aggregator's time service. For each clock probe over UDP, the
- * agent records two times and the aggregator two. This service joins these two halves of the probe.
- * It also reads the aggregator's own clocks.
+ * agent records two times (sending and arrival), and so does the aggregator. This service joins
+ * these two halves of the probe. It also reads the aggregator's own clocks.
  *
- * Threads: the main loop's thread calls all functions. The UDP server has its own thread.
+ * Threads: only the thread of the loop (loop/loop.h) calls the functions. The UDP server has its
+ * own thread.
  */
 #ifndef MRD_AGGREGATOR_CLOCK_CLOCKS_H
 #define MRD_AGGREGATOR_CLOCK_CLOCKS_H

@@ -1,6 +1,7 @@
 /* Aligns the clocks of nodes with absolute clocks (a PTP hardware clock or ClockBound). The node
- * and the aggregator both read such a clock. Each pair of readings gives inequalities for the
- * node's clock, in addition to those from packets. */
+ * and the aggregator both read such a clock. Each pair of readings gives an upper and a lower limit
+ * for the difference of the two RAW clocks. These inequalities are used together with those from
+ * packets. */
 #include "aggregator/clock/node_clock_int.h"
 
 #include <stdio.h>
@@ -11,7 +12,7 @@
 static const mrd_stamp_source sources[MRD_ABSOLUTES] = { MRD_STAMP_PHC, MRD_STAMP_CLOCKBOUND };
 
 /* A list of inequalities for a node's clock. Each pair of readings of an absolute clock gives two
- * of them. */
+ * inequalities. */
 typedef struct {
     mrd_ineq *v;
     size_t n;

@@ -60,10 +60,10 @@ first_sent(const mrd_boot_clock *clock, size_t first_probe, int64_t from, int64_
     return sent;
 }
 
-/* Adds the total suspended time of the machine at several times, from one frame of clock data. The
- * frame contains the total after its last break. Before each break by a suspend, the total was
- * smaller by the length of that suspend. Agents of earlier releases report a total of 0, which is
- * ignored. */
+/* Adds entries to `looks`: the total time for which the machine had been suspended, at several
+ * times of one frame of clock data. The frame contains the total after its last break. Before each
+ * break by a suspend, the total was smaller by the length of that suspend. Agents of earlier
+ * releases report a total of 0, which is ignored. */
 static mrd_err
 add_looks(mrd_boot_clock *clock, const Mrd__ClockData *data, size_t first_probe)
 {
@@ -128,7 +128,8 @@ extend_incarnation(mrd_boot_clock *clock, const mrd_probe *probe)
             at = probe->r2 != 0 ? probe->r2 : probe->r3;
 
     incarnation->to = (mrd_local_ns){ last > incarnation->to.ns ? last : incarnation->to.ns };
-    /* there is no valid probe; session times are close to UTC, so valid ones are positive */
+    /* there is no valid probe, because valid session times are close to UTC and therefore
+     * positive */
     if (at <= 0)
         return;
     incarnation->began = (mrd_sess_ns){ incarnation->began.ns == 0 || at < incarnation->began.ns
@@ -190,8 +191,9 @@ add_data(mrd_boot_clock *clock, const Mrd__ClockData *data)
     if (err == MRD_OK)
         err = add_looks(clock, data, first);
     for (size_t i = 0; i < data->n_breaks && err == MRD_OK; i++) {
-        /* An agent may report that the aggregator changed. begin_incarnation finds the time of this
-         * change more precisely if the frame names its timeline. The report is then ignored. */
+        /* A break may be an agent's report that the aggregator changed. If the frame names its
+         * timeline, begin_incarnation finds the time of the change more precisely, and the report
+         * is ignored. */
         if (!mrd_clock_break_sane(data->breaks[i]))
             clock->absurd++;
         else if (data->breaks[i]->cause != MRD_EPOCH_AGGREGATOR || data->reference[0] == '\0')
@@ -205,7 +207,8 @@ add_data(mrd_boot_clock *clock, const Mrd__ClockData *data)
             return MRD_NOMEM;
         if (mrd_host_reading_take(reading = &clock->readings[clock->n_readings],
                                   data->readings[i])) {
-            /* adds 1 ms, because the machine may be suspended immediately after RAW was read */
+            /* 1 ms is added to the time, because the machine may be suspended immediately after RAW
+             * was read */
             clock->n_readings++;
             err = add_look(clock, mrd_sat_add(reading->raw.ns, MRD_MS),
                            reading->boottime.ns - reading->monotonic.ns);
@@ -239,9 +242,10 @@ look_order(const void *a, const void *b)
 
 /*
  * Adds breaks for suspends that no agent reported, for example because the agent was killed. Such a
- * suspend is visible because the total suspended time grew between two readings. If the first
- * reading is not 0, the suspend happened at an unknown earlier time. A suspend during a reading
- * makes this total too large, so the minimum of the reading and all later ones counts.
+ * suspend shows in the entries of `looks`: the total suspended time grew from one entry to the
+ * next. If already the first entry has a total above 0, the machine was suspended at an unknown
+ * earlier time. A suspend between the two clock reads of an entry makes its total too large. So the
+ * minimum of an entry and all later ones is used.
  */
 static mrd_err
 add_slept(mrd_boot_clock *clock)
@@ -260,7 +264,8 @@ add_slept(mrd_boot_clock *clock)
         if (i > 0)
             clock_look = look[-1];
         least = look->asleep < least ? look->asleep : least;
-        /* the total may have been read up to 1 ms before this time */
+        /* the break begins 1 ms earlier, because the total may have been read up to 1 ms before the
+         * time of its entry */
         brk.after = mrd_local_add(clock_look.raw, -MRD_MS);
         brk.before = look->raw;
         brk.lost = least - clock_look.asleep;

@@ -17,7 +17,7 @@
  * computed again from the journal.
  *
  * Memory   all probes of one node in a session: 64 bytes each, one pair per second.
- * Threads  stateless; an mrd_node_clock belongs to one thread.
+ * Threads  any thread may call the functions. Only one thread at a time may use an mrd_node_clock.
  */
 #ifndef MRD_AGGREGATOR_CLOCK_NODE_CLOCK_H
 #define MRD_AGGREGATOR_CLOCK_NODE_CLOCK_H
@@ -57,8 +57,8 @@ typedef struct {
     mrd_dur_ns worst; /* largest contradiction of a pair in ns */
 } mrd_absolute_use;
 
-/* The total time for which the machine was suspended since its boot. This total was read at most 1
- * ms before the time `raw`. */
+/* How long the machine had been suspended since its boot, in total, at one time. This total was
+ * read at most 1 ms before the time `raw`. */
 typedef struct {
     mrd_local_ns raw;
     mrd_dur_ns asleep; /* CLOCK_BOOTTIME - CLOCK_MONOTONIC */

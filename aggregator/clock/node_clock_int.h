@@ -6,7 +6,7 @@
  *
  * A pair of readings gives an interval for the node's clock, and the packets give another one. Both
  * intervals must overlap. If they do not, one of the sources is wrong. Then no reading of this kind
- * of clock is used, and the number of contradicting pairs is published as an alarm. Values of the
+ * of clock is used, and the report shows the number of contradicting pairs. Values of the two
  * sources are never averaged.
  */
 #ifndef MRD_AGGREGATOR_CLOCK_NODE_CLOCK_INT_H

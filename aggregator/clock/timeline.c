@@ -9,8 +9,8 @@
 #include "proto/api_names.h"
 #include "timesync/follow.h"
 
-/* maximum number of clock readings used on each side of a gap between incarnations; the nearest
- * ones are used */
+/* Maximum number of clock readings that are used before a gap between two incarnations of the
+ * aggregator, and after it. The nearest readings are used. */
 #define UTC_READINGS 64
 
 static const char *const by_text[] = { "first", "nodes", "utc", "none" };
@@ -81,8 +81,8 @@ count_incarnation(void *self, const mrd_boot_clock *clock, size_t incarnation)
         all->before[last][i] = true;
 }
 
-/* Returns the incarnation that comes next in time. All its predecessors must be taken already. If
- * several incarnations qualify, returns the one that began first. */
+/* Returns the incarnation that comes next in the timeline: one for which all incarnations before it
+ * are taken already. If there are several, returns the one that began first. */
 static size_t
 next_incarnation(const census *all, const bool *taken)
 {
@@ -98,8 +98,8 @@ next_incarnation(const census *all, const bool *taken)
         if (free && (best == SIZE_MAX || mrd_sess_before(all->began[i], all->began[best])))
             best = i;
     }
-    /* If no incarnation qualifies, the order is circular, because a node returned to an earlier
-     * incarnation. */
+    /* If there is no such incarnation, the order is circular, because a node was connected to an
+     * earlier incarnation again. */
     return best != SIZE_MAX ? best : any;
 }
 
@@ -214,7 +214,7 @@ utc_readings(const nodes *all, const char *id, bool end,
         }
     }
     qsort(readings, n, sizeof(*readings), reading_order);
-    /* removes duplicates, because the journals of several nodes can contain the same reading */
+    /* duplicates are removed, because the journals of several nodes can contain the same reading */
     for (size_t i = cap = 0; i < n; i++) {
         if (cap == 0 || readings[cap - 1]->r.raw.ns != readings[i]->r.raw.ns)
             readings[cap++] = readings[i];
@@ -226,8 +226,8 @@ utc_readings(const nodes *all, const char *id, bool end,
     return (int) count;
 }
 
-/* Makes two inequalities for the offset between session time and UTC. The solver computes the
- * offset of a node's clock, and UTC takes the place of this clock. */
+/* Makes two inequalities for the offset between session time and UTC. The solver was made for the
+ * offset between session time and a node's clock. Here it gets UTC instead of the node's clock. */
 static void
 utc_ineqs(const mrd_server_reading *reading, mrd_ineq ret[2])
 {
@@ -260,15 +260,15 @@ link_by_utc(const nodes *all, const char *old, mrd_incarnation *incarnation)
         utc_ineqs(a[i], ineqs + count);
     for (int i = 0; i < nb; i++, count += 2)
         utc_ineqs(b[i], ineqs + count);
-    /* The solver expects the gap in times of the node's clock. UTC takes the place of this
-     * clock. */
+    /* The solver expects the limits of the gap by the node's clock, instead of which UTC is used
+     * here. */
     gap.after.ns = a[na - 1]->r.realtime.ns;
     gap.before.ns = b[0]->r.realtime.ns;
     err = mrd_follow_solve(
         &(mrd_follow_input){
             .name = "UTC", .ineqs = ineqs, .n_ineqs = count, .breaks = &gap, .n_breaks = 1 },
         &utc, NULL, NULL);
-    if (err != MRD_OK) /* no link, but too few readings are not an error */
+    if (err != MRD_OK) /* Too few readings are not an error, but there is no link. */
         return err == MRD_NOMEM ? err : MRD_OK;
     for (size_t i = 1; i < mrd_align_segment_count(utc) && err != MRD_NOMEM; i++) {
         const mrd_align_segment *segment = mrd_align_borrow_segment(utc, i);

@@ -8,7 +8,8 @@
  * shift comes from the first of these methods that is possible:
  *   nodes  nodes whose clock continued during the gap. The shift has a bound.
  *   utc    the wall clocks of both incarnations, if both have a known error from UTC.
- *   none   the wall clocks without a known error. The shift has no bound, but the order is kept.
+ *   none   the wall clocks without a known error. The shift has no bound, but times of a later
+ *          incarnation stay later.
  *
  * The error of a shift is the same for all nodes. So the bounds of events, which describe how well
  * nodes agree with each other, do not include it. The manifest, the clock table and every output
@@ -19,7 +20,7 @@
  * tables.
  *
  * Units    int64 ns.
- * Threads  stateless; an mrd_timeline is plain data.
+ * Threads  any thread may call the functions. Only one thread at a time may change an mrd_timeline.
  * Source   docs/reference/timesync.md section 6.
  */
 #ifndef MRD_AGGREGATOR_CLOCK_TIMELINE_H

@@ -52,7 +52,8 @@ struct mrd_timeserve {
     /* number of the next packet to send; this member and those below are used only by the server's
      * thread */
     uint32_t number;
-    /* the socket may contain packets that arrived before the last setting of the wall clock */
+    /* true if the socket may still contain packets that arrived before the wall clock was last
+     * set */
     bool doubted;
     pending wait[PENDING];
 };
@@ -182,9 +183,9 @@ arrival(const mrd_xread *now, int64_t wall, mrd_local_ns *ret_r2, mrd_dur_ns *re
 }
 
 /*
- * Checks a request and stores its arrival time. Returns true if the request must be answered. For
- * now, the time before sending is stored as the send time. This time is correct but less precise
- * than the kernel's transmit stamp, which replaces it later.
+ * Checks a request and stores its arrival time. Returns true if the request must be answered.
+ * Stores the time before sending as a preliminary send time. It is correct but less precise than
+ * the kernel's transmit stamp, which replaces it later.
  */
 static bool
 admit(mrd_timeserve *server, mrd_bytes data, const mrd_xread *now, int64_t wall,
@@ -260,8 +261,8 @@ wake(mrd_timeserve *server, mrd_bytes request, const mrd_udp_peer *peer)
     (void) mrd_udp_send_unstamped(server->fd, wire, sizeof(wire), peer);
 }
 
-/* Passes the times of an answer to the joiner. If `ok` is false, the wall clock was set in between,
- * and neither time may be used. */
+/* Passes the times of an answer to the joiner. If `ok` is false, the wall clock was set between the
+ * request's arrival and now, and none of the times may be used. */
 static void
 complete(mrd_timeserve *server, pending *w, bool ok)
 {
@@ -295,7 +296,7 @@ finish(mrd_timeserve *server, pending *w, int64_t r3_wall, const mrd_xread *now)
     if (ok && mrd_stamp_bridge(&w->before, now, r3_wall, &r3, &e3) == MRD_OK) {
         served->r3 = r3.ns + server->session_minus_raw;
         served->source3 = MRD_STAMP_UDP_KERNEL;
-        /* uses the time immediately before sending; the true send time is not earlier */
+        /* the time immediately before sending is used, because the true send time is not earlier */
     } else if (ok) {
         served->r3 = w->sent_raw.ns + server->session_minus_raw;
         served->source3 = MRD_STAMP_UDP_USER;
@@ -324,9 +325,10 @@ take_sent(mrd_timeserve *server)
     } while (n == MRD_UDP_BATCH);
 }
 
-/* Returns true if the wall clock may have been set after the last `n` packets arrived and before
- * the clocks were read. The kernel stamps of these packets are then not used. While reads return
- * full batches, the result stays true for later packets, too. */
+/* Returns true if the wall clock may have been set after the `n` packets of the last read arrived
+ * and before the clocks were read. The kernel stamps of these packets are then not used. After a
+ * full batch, the socket may contain more such packets, so the result stays true for the next
+ * batch. */
 static bool
 are_doubted(mrd_timeserve *server, size_t n)
 {

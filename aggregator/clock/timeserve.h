@@ -13,8 +13,8 @@
  *
  * Session time = this machine's CLOCK_MONOTONIC_RAW + session_minus_raw.
  *
- * Threads  every function may be called from any thread. mrd_timeserve_join and mrd_timeserve_agent
- *          take a lock, which the server's thread holds for about a microsecond per packet.
+ * Threads  any thread may call the functions. mrd_timeserve_join and mrd_timeserve_agent take a
+ *          lock, which the server's thread holds for about a microsecond per packet.
  * Source   docs/reference/timesync.md sections 2 and 3.
  */
 #ifndef MRD_AGGREGATOR_CLOCK_TIMESERVE_H
@@ -39,8 +39,8 @@ typedef struct {
 typedef struct {
     uint64_t requests, answers; /* `requests` counts all packets that were read */
     uint64_t warmups; /* number of warm-up packets among `requests`; they need no answer */
-    /* packets that the kernel dropped before they were read: warm-up packets, and packets when the
-     * buffer was full */
+    /* packets that the kernel dropped before they were read: warm-up packets, and packets that
+     * arrived while the socket's buffer was full */
     uint64_t unread;
     uint64_t malformed, unknown_agent,
         forged;               /* packets dropped for this reason; `forged` means a wrong tag */

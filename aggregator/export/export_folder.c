@@ -27,16 +27,17 @@ struct mrd_export_folder {
     struct stat like;
     /* open directories: `root` is the session's directory, and `up` its parent */
     int up, root;
-    /* the copy is for one user: others have no access, and the user gets it when it is complete */
+    /* the copy is for one user: other users have no access to it, and this user becomes its owner
+     * when it is complete */
     bool private;
-    /* an earlier attempt gave the directory to the user, so its files are compared but not
-     * written */
+    /* an earlier attempt made the user the owner of the directory. So its files are compared with
+     * those of the session, but not written */
     bool given;
     /* directory, below the session's directory, that was synced last; NULL if none */
     char *synced_dir;
     bool is_synced; /* the current file's directory is synced_dir */
     bool known;     /* `self` was already determined */
-    uid_t self;     /* owner of the files that we create, as the file system shows it */
+    uid_t self;     /* owner of the files that this process creates, as the file system shows it */
 };
 
 /* Where a directory lies: above the session's directory, that directory itself, or below it. */
@@ -54,8 +55,8 @@ failed(const mrd_export_folder *folder, const char *what, const char *name, mrd_
                        name == NULL ? "" : name);
 }
 
-/* Syncs a descriptor. Returns false on errors. Returns true if no sync is possible, because the
- * file system does not support it or we may not read the directory. */
+/* Syncs a descriptor. Returns false on errors. Also returns true if no sync is possible, because
+ * the file system does not support it or the process may not read the directory. */
 static bool
 sync_fd(int fd)
 {
@@ -84,8 +85,8 @@ open_part(int dir)
                : -1;
 }
 
-/* Determines folder->self by creating a file in `dir`. A file server may map root to another user,
- * so it need not be our own user id. */
+/* Determines folder->self by creating a file in `dir`. The owner of this file may differ from the
+ * user of this process, because a file server may map root to another user. */
 static mrd_err
 learn_self(mrd_export_folder *folder, int dir, mrd_why *why)
 {
@@ -127,9 +128,9 @@ is_empty(int fd)
 }
 
 /*
- * Gives a new directory the target's owner and mode. It was opened by name after its creation, so
- * another user may have replaced it. So it is changed only if it is empty, belongs to us and is
- * closed to others.
+ * Gives a new directory the target's owner and mode. The directory was opened by name after its
+ * creation, so another user may have replaced it meanwhile. So it is changed only if it is empty,
+ * its owner is folder->self, and other users have no access.
  */
 static void
 make_like_target(const mrd_export_folder *folder, int fd)
@@ -139,14 +140,15 @@ make_like_target(const mrd_export_folder *folder, int fd)
     if (fstat(fd, &st) != 0 || st.st_uid != folder->self || (st.st_mode & 0077) != 0 ||
         !is_empty(fd))
         return;
-    /* Only root can change the owner of a directory. Otherwise it stays ours. */
+    /* Only root can change the owner of a directory. Other processes keep it. */
     (void) !fchown(fd, folder->like.st_uid, folder->like.st_gid);
     (void) fchmod(fd, folder->like.st_mode & 07777);
 }
 
-/* Checks the owner of the session's directory, or of a directory in it. The owner must be our user
- * or the target's owner, otherwise the result is DENIED. If a user will get the copy, the owner
- * must be our user, and the directory is closed to others. */
+/* Checks the owner of the session's directory, or of a directory in it. The owner must be
+ * folder->self or the target's owner, otherwise the result is DENIED. If the copy is for one user,
+ * the owner must be folder->self, and the mode is set to 0700. If that user already owns the
+ * session's directory, sets folder->given. */
 static mrd_err
 accept(mrd_export_folder *folder, int fd, level at, const char *name, mrd_why *why)
 {
@@ -163,8 +165,8 @@ accept(mrd_export_folder *folder, int fd, level at, const char *name, mrd_why *w
         folder->given = true;
         return MRD_OK;
     }
-    /* learn_self creates a temporary file. Do that in this directory only if it is ours, else in
-     * the parent of the session's directory. */
+    /* learn_self creates a temporary file. It does so in this directory only if the directory
+     * belongs to this process's user, otherwise in the parent of the session's directory. */
     if ((err = learn_self(folder, st.st_uid == geteuid() ? fd : folder->up, why)) != MRD_OK &&
         st.st_uid == geteuid())
         return err;
@@ -183,8 +185,9 @@ accept(mrd_export_folder *folder, int fd, level at, const char *name, mrd_why *w
 }
 
 /*
- * Opens or creates directory `name` in `dir`. Syncs both, unless this attempt already did. An
- * existing directory may come from an earlier attempt that did not get as far as the sync.
+ * Opens or creates directory `name` in `dir`. Syncs both, unless this attempt has synced them
+ * already. An existing directory is synced too, because an earlier attempt may have created it
+ * without a sync.
  */
 static mrd_err
 enter(mrd_export_folder *folder, int dir, const char *name, level at, int *ret_fd, mrd_why *why)
@@ -210,8 +213,9 @@ enter(mrd_export_folder *folder, int dir, const char *name, level at, int *ret_f
                            name, folder->path);
     if (fd < 0)
         return failed(folder, "open the folder", at == BELOW ? name : NULL, why);
-    /* An interrupted attempt already gave this subdirectory to the user, so take it back. The user
-     * could not change it, because the session's directory was ours and closed all the time. */
+    /* An interrupted attempt already made the user the owner of this subdirectory, so its owner is
+     * set back. The user could not change the subdirectory, because the session's directory had
+     * mode 0700 and another owner all the time. */
     if (folder->private && at == BELOW && !folder->given && fstat(fd, &st) == 0 &&
         st.st_uid != folder->self && st.st_uid == (uid_t) folder->o.owner &&
         fchown(fd, folder->self, (gid_t) -1) != 0 &&
@@ -394,7 +398,7 @@ fill(const mrd_export_folder *folder, int in, int out, const struct stat *st, co
     if (err == MRD_OK && n != (uint64_t) st->st_size)
         return mrd_why_set(why, MRD_IO, 0, "%s changed while it was copied", name);
     if (err == MRD_OK && !folder->private)
-        /* only root can change the owner of a file; otherwise it stays ours */
+        /* only root can change the owner of a file; other processes keep it */
         (void) !fchown(out, folder->like.st_uid, folder->like.st_gid);
     if (err == MRD_OK && ((!folder->private && fchmod(out, folder->like.st_mode & 0666) != 0) ||
                           futimens(out, times) != 0 || fsync(out) != 0))
@@ -571,8 +575,8 @@ give_folder(const heir *h, int dir, const char *base, const char *path, unsigned
         return failed(h->f, "open the folder", path, why);
     err = depth >= DEPTH_MAX ? mrd_why_set(why, MRD_LIMIT, 0, "%s/%s is too deep", h->f->path, path)
                              : give_all(h, fd, path, depth + 1, why);
-    /* Removal succeeds only for an empty directory. Any other directory has files of the
-     * session. */
+    /* The removal succeeds only for an empty directory. If it fails, the directory has files of the
+     * session and is given to the user. */
     if (err == MRD_OK && unlinkat(dir, base, AT_REMOVEDIR) != 0)
         err = give_fd(h, fd, path, why);
     close(fd);
@@ -599,7 +603,8 @@ give_file(const heir *h, int dir, const char *base, const char *path, mrd_why *w
 }
 
 /* Gives the contents of a directory to the user, and removes files that do not belong to the
- * session. The session's directory is still ours and closed, so nobody can change it meanwhile. */
+ * session. Meanwhile no other user can change the contents, because the session's directory still
+ * has mode 0700 and the owner folder->self. */
 static mrd_err
 give_all(const heir *h, int dir, const char *below, unsigned depth, mrd_why *why)
 {

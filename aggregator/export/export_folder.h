@@ -4,23 +4,26 @@
  *
  * Paths   Every file and directory below the target is opened relative to the descriptor of its
  *         parent, and links are not followed. So a user who renames or replaces directories cannot
- *         make us write outside of the target. We change owner and permissions only of files and
- *         directories that we created. The session's directory and its subdirectories must belong
- *         to us or to the target's owner, otherwise the export is refused.
+ *         make the export write outside of the target. The export changes owner and permissions
+ *         only of files and directories that it created. The session's directory and its
+ *         subdirectories must be the exporter's own or belong to the target's owner, otherwise the
+ *         export is refused.
  * Files   Each file is written under a temporary name, synced and renamed, and its directory is
  *         synced. Directories and their parents are synced once per attempt. A file is not copied
  *         again if its copy has the same size and time, an expected owner and one hard link. Times
  *         are compared in seconds if the target has no finer times. New files get owner, group and
  *         permissions of the target.
- * Owner   If the options name an owner, the copy is first private: the session's directory is ours
- *         with mode 0700, and its files have mode 0600. At the end, other files in the directory
- *         are removed. Then the contents and last the directory are given to the user and to the
- *         user's primary group. If the directory already belongs to the user, nothing is written.
- *         The files are only compared with the session's files, and must be the same.
- * We      A file is "ours" if its owner is the one that the file system shows for files that we
- *         create. This may not be our user, because a file server may map root to another user.
+ * Owner   If the options name an owner, the copy is private at first: the session's directory is
+ *         the exporter's own with mode 0700, and its files have mode 0600. At the end, other files
+ *         in the directory are removed. Then the contents and last the directory are given to the
+ *         user and to the user's primary group. If the directory already belongs to the user,
+ *         nothing is written. The files are only compared with the session's files, and must be the
+ *         same.
+ * Own     A file is the exporter's own if its owner is the one that the file system shows for files
+ *         that this process creates. This may be another user than the user of the process, because
+ *         a file server may map root to another user.
  *
- * Threads: an export belongs to one thread.
+ * Threads: only one thread at a time may use an export.
  */
 #ifndef MRD_AGGREGATOR_EXPORT_EXPORT_FOLDER_H
 #define MRD_AGGREGATOR_EXPORT_EXPORT_FOLDER_H

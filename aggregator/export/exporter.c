@@ -33,12 +33,13 @@ typedef struct {
     char *prefix;
     mrd_s3 *s3;
     mrd_pool *worker;
-    /* time of the latest progress of the target's thread; accessed atomically */
+    /* when the target's thread last made progress; accessed atomically */
     int64_t moved;
-    /* An export is running. The exporter's lock guards this and the members below. */
+    /* true while an export runs. The exporter's lock guards this and the members below. */
     bool busy;
     uint64_t running; /* id of the session being exported */
-    bool told;        /* the target was reported as stalled */
+    /* true if the target was reported as stalled and has not answered since then */
+    bool told;
 } place;
 
 struct mrd_exporter {
@@ -50,7 +51,8 @@ struct mrd_exporter {
     size_t n, cap;
     pthread_mutex_t lock; /* also held while `began`, `done` and `stalled` are called */
     bool closing;         /* written with the lock held, read atomically without it */
-    /* mrd_exporter_close no longer waits for threads; those that still run make no callbacks */
+    /* true after mrd_exporter_close has stopped waiting for threads; threads that still run then
+     * make no callbacks */
     bool left;
 };
 
@@ -62,8 +64,8 @@ typedef struct {
     char *dir, *to; /* the session's directory, and where the copy goes below the target */
     /* three lists of paths below `dir`, copied in this order: files, manifests, session.json */
     mrd_strlist files[3];
-    /* directories below `dir` with a pending conversion of device profiles; "viewer" in them is not
-     * copied */
+    /* directories below `dir` of processes whose device profiles are still to be converted. The
+     * subdirectory "viewer" in them is not copied */
     mrd_strlist unmade;
     uint64_t n, bytes;
 } job;
@@ -161,8 +163,8 @@ export_path(const char *path, const char *cluster, const mrd_session *session, m
 /* ---- The files that are copied ---- */
 
 /* Returns true for files that are not copied: journals, clock data, unfinished conversions, hidden
- * files, and temporary files of base/sys/out.h. An artifact may be named like a temporary file, so
- * that rule only holds in directories without artifacts. */
+ * files, and temporary files of base/sys/out.h. An artifact may be named like a temporary file. So
+ * temporary files are left out only in directories without artifacts. */
 static bool
 is_left_out(const job *j, const char *below, const char *name)
 {
@@ -369,9 +371,9 @@ owner_of(const mrd_exporter *exporter, const place *at, const mrd_session *sessi
     return exporter->o.owner && at->prefix == NULL && all > 0 ? (int64_t) all : -1;
 }
 
-/* Stores in j->unmade the directories with a pending conversion, because its files do not belong to
- * the session yet. If nodes themselves sent files below viewer/, the list stays empty, so that
- * these are copied. Returns false if out of memory. */
+/* Stores in j->unmade the directories of processes with an unfinished conversion, because the
+ * results do not belong to the session yet. If nodes themselves sent files below viewer/, the list
+ * stays empty, so that these files are copied. Returns false if out of memory. */
 static bool
 find_unmade(job *j, const mrd_session *session)
 {
@@ -511,8 +513,8 @@ mrd_exporter_open(const mrd_exporter_options *options, mrd_exporter **ret_export
     return err;
 }
 
-/* Stops the target's thread and frees the target. If the thread does not end by the time `until`,
- * leaks the target and returns false. */
+/* Stops the target's thread and frees the target. If the thread has not ended at the time `until`,
+ * leaves the target's memory allocated and returns false. */
 static bool
 end_place(place *p, int64_t until)
 {
@@ -549,7 +551,7 @@ mrd_exporter_close(mrd_exporter *exporter)
     exporter->left = true;
     pthread_mutex_unlock(&exporter->lock);
     if (left)
-        return; /* a thread still uses the exporter, so leak it */
+        return; /* a thread still uses the exporter, so its memory is not freed */
     pthread_mutex_destroy(&exporter->lock);
     free(exporter->places);
     free(exporter->path);

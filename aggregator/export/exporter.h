@@ -14,8 +14,8 @@
  * does not delay the others. Memory does not grow with the size of files. An error ends the
  * attempt, and the aggregator's core starts another attempt later.
  *
- * Threads: one thread calls mrd_exporter_start, _watch and _close. The callbacks `began` and `done`
- * are called on the exporter's threads, and must not wait for the exporter.
+ * Threads: only one thread may call mrd_exporter_start, _watch and _close. The callbacks `began`
+ * and `done` run on the exporter's threads, and must not wait for the exporter.
  */
 #ifndef MRD_AGGREGATOR_EXPORT_EXPORTER_H
 #define MRD_AGGREGATOR_EXPORT_EXPORTER_H
@@ -55,8 +55,8 @@ typedef struct {
 mrd_err mrd_exporter_open(const mrd_exporter_options *options, mrd_exporter **ret_exporter,
                           mrd_why *why);
 /* Cancels running exports, which the aggregator continues after its next start. If a target does
- * not answer within 5 s, its thread and memory are leaked, and it calls no more callbacks. Ignores
- * NULL. */
+ * not answer within 5 s, its thread continues and its memory is not freed, but it calls no more
+ * callbacks. Ignores NULL. */
 void mrd_exporter_close(mrd_exporter *exporter);
 /* Queues the export of a session. Returns false and sets *why if out of memory, if the queue is
  * full, or if the session's target is not configured any more. */

@@ -21,7 +21,7 @@
 #define PAUSE_MS 400
 /* a file with more bytes than this is uploaded in parts */
 #define WHOLE_MAX (64u << 20)
-/* libcurl gives up a connection that is slower than SLOW_BYTES/s for SLOW_S seconds */
+/* libcurl closes a connection that is slower than SLOW_BYTES/s for SLOW_S seconds */
 #define SLOW_BYTES 1L
 #define SLOW_S     60L
 /* Timeout of a request, plus time for its body. S3 may take minutes to complete an upload in
@@ -32,7 +32,8 @@
 #define HEADER_MAX (64u << 10) /* maximum size of an answer's headers */
 /* maximum size of an answer's body; it must hold a list of 1,000 uploads */
 #define ANSWER_MAX (1u << 20)
-#define LEFT_MAX   16 /* maximum number of abandoned uploads that are aborted before a new one */
+/* maximum number of unfinished uploads of the same key that are aborted before a new upload */
+#define LEFT_MAX 16
 /* A clock error below this is not reported as the reason of a 403, because S3 accepts 15
  * minutes. */
 #define SKEW_S (14 * 60)
@@ -73,7 +74,8 @@ typedef struct {
     mrd_buf answer;
     size_t header_bytes;
     mrd_local_ns began;
-    /* why we aborted the request: the answer exceeded a limit, or the body could not be read */
+    /* why this program aborted the request: the answer exceeded a limit, or the body could not be
+     * read */
     mrd_why broken;
     char etag[160], seen_sha256[80], seen_region[40];
     /* From the answer's headers: size of the object, and date of the answer in seconds since 1970.
@@ -525,8 +527,8 @@ transact(mrd_s3 *s3, request *req, mrd_why *why)
             moved = true;
             continue;
         }
-        /* The credentials may have expired, which can also give a 400. An answer to HEAD has no
-         * body that would tell. */
+        /* The credentials may have expired, for which a service answers 403 or 400. The body of the
+         * answer would give the reason, but an answer to HEAD has no body. */
         if ((req->status == 403 || req->status == 400) && !renewed && req->code == CURLE_OK) {
             renewed = true;
             mrd_s3_keys_fini(&s3->keys);
@@ -811,7 +813,7 @@ put_parts(mrd_s3 *s3, const char *key, const span_of *whole, const char *meta, b
         at += next.len;
     }
     mrd_buf_text(&list, "</CompleteMultipartUpload>");
-    /* an incomplete list would make an incomplete object */
+    /* an incomplete list of parts would make an incomplete object */
     if (err == MRD_OK && list.err != MRD_OK)
         err = mrd_why_set(why, list.err, 0, "s3");
     if (err == MRD_OK)
@@ -825,7 +827,7 @@ put_parts(mrd_s3 *s3, const char *key, const span_of *whole, const char *meta, b
 }
 
 /* Writes the object, unless it exists with the same contents. Another client may end the upload. If
- * the object still does not exist then, starts again, up to TRIES times. */
+ * the object does not exist afterwards, starts a new upload, up to TRIES times. */
 static mrd_err
 write_object(mrd_s3 *s3, const char *key, const span_of *whole, const sums *sum, uint64_t *ret_sent,
              mrd_why *why)
@@ -867,7 +869,8 @@ mrd_s3_put(mrd_s3 *s3, const char *key, const char *path, uint64_t *ret_sent, mr
 {
     sums sum;
     struct stat st;
-    /* Opened once, for the hash and for the upload. Later the path may lead to another file. */
+    /* The file is opened only once, for the hash and for the upload, because the path may lead to
+     * another file later. */
     span_of whole = { .fd = open(path, O_RDONLY | O_CLOEXEC) };
     mrd_err err;
 

@@ -32,7 +32,7 @@
  *              AWS_CONTAINER_AUTHORIZATION_TOKEN(_FILE), or the instance (IMDSv2). They are read
  *              again before they expire.
  * Memory       Bodies are read from their file while they are sent, not held in memory.
- * Threads      an mrd_s3 belongs to one thread.
+ * Threads      only one thread at a time may use an mrd_s3.
  */
 #ifndef MRD_AGGREGATOR_EXPORT_S3_H
 #define MRD_AGGREGATOR_EXPORT_S3_H

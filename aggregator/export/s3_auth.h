@@ -1,7 +1,7 @@
 /*
  * aggregator/export/s3_auth.h - gets the credentials for S3, from the same sources and in the same
  * order as Amazon's own tools. All sources except the environment variables need HTTP requests.
- * Internal to aggregator/. Threads: the functions belong to one thread.
+ * Internal to aggregator/. Threads: only one thread at a time may call the functions.
  */
 #ifndef MRD_AGGREGATOR_EXPORT_S3_AUTH_H
 #define MRD_AGGREGATOR_EXPORT_S3_AUTH_H

@@ -279,7 +279,7 @@ run(void *self, void *arg)
         end.message = "";
     }
     if (j->dir != NULL)
-        /* removes the directory first, because the job counts as ended after the next call */
+        /* the directory is removed first, because the job counts as ended after the next call */
         mrd_remove_tree(j->dir);
     converter->o.ended(converter->o.self, &j->which, &end);
     mrd_converter_made_fini(&made);
@@ -364,8 +364,8 @@ look(void *self, void *arg)
     (void) arg;
     if (mrd_converter_commands_make(&converter->limits, &commands, &why) == MRD_OK &&
         commands.v[0].len > 0) {
-        /* No lock is needed. Jobs read the commands, and no job starts before `found` was
-         * called. */
+        /* The assignment needs no lock, because only jobs read the commands, and no job starts
+         * before `found` was called. */
         converter->commands = commands;
         __atomic_store_n(&converter->there, true, __ATOMIC_RELEASE);
         converter->o.found(converter->o.self, converter->at_once);

@@ -9,9 +9,9 @@
  * moved to <store>/artifacts, with links in <session>/<instance>_pid_<pid>/viewer/. They count only
  * after the aggregator's core has added them to the session's list of artifacts.
  *
- * Threads  mrd_converter_start and mrd_converter_cancel are called from one thread. The callbacks
- *          are called on the converter's threads, and may wait for the core. The core never waits
- *          for these threads.
+ * Threads  only one thread may call mrd_converter_start and mrd_converter_cancel. The callbacks run
+ *          on the converter's threads, and may wait for the core. The core never waits for these
+ *          threads.
  */
 #ifndef MRD_AGGREGATOR_VIEWER_CONVERTER_H
 #define MRD_AGGREGATOR_VIEWER_CONVERTER_H
@@ -50,7 +50,7 @@ mrd_err mrd_converter_open(const mrd_converter_options *options, mrd_converter *
 /* Queues a search for a viewer if none was found yet. Does not wait for the result. Ignores
  * NULL. */
 void mrd_converter_look(mrd_converter *converter);
-/* Cancels the running conversions, which become pending again, and stops the threads. Ignores
+/* Cancels the running conversions, which run again after a restart, and stops the threads. Ignores
  * NULL. */
 void mrd_converter_close(mrd_converter *converter);
 /* Queues one conversion of the session. `conversion` is its index in the session's list. Returns

@@ -3,7 +3,7 @@
  * (base/sys/confined.h), to convert the device profiles of one process. The aggregator's queue of
  * conversions (converter.h) and `meridian convert` use it.
  *
- * Threads: any. Concurrent runs share only their arguments.
+ * Threads: any thread may call the functions. Concurrent runs share only their arguments.
  */
 #ifndef MRD_AGGREGATOR_VIEWER_CONVERTER_RUN_H
 #define MRD_AGGREGATOR_VIEWER_CONVERTER_RUN_H
