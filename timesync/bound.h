@@ -32,7 +32,8 @@
 #define MRD_BIN_INEQS 24
 /* maximum number of bins that wait for a decision after a contradiction, including the first one */
 #define MRD_BIN_HELD 4
-/* the same maximum while it is undecided whether packets are wrong or the clock was stepped */
+/* maximum number of these bins while it is undecided whether packets are wrong or the clock was
+ * stepped */
 #define MRD_BIN_HELD_MAX 12
 
 /* default of the assumed largest change of a clock's rate, in ppb/s, when tables are computed

@@ -116,7 +116,8 @@ add_hexagon(mrd_poly *poly, const mrd_vertex vertices[6])
         bool take_p = i < n && (j == 6 || turn >= 0), take_q = j < 6 && (i == n || turn <= 0);
 
         out.c[out.n++] = (mrd_vertex){ vertex.x + q.x, vertex.y + q.y };
-        /* cannot happen with finite numbers; prevents an endless loop otherwise */
+        /* One of the two is true if all numbers are finite. This line prevents an endless loop with
+         * NaN. */
         if (!take_p && !take_q)
             take_p = take_q = true;
         if (take_p && i < n) {

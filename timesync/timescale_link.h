@@ -9,9 +9,10 @@
  *
  *     ahead = session time after - session time before
  *
- * Each interval follows from the two bounds of that clock, extrapolated to the instant with rates
- * that may change by w. The true value lies in all intervals, so it lies in their intersection. The
- * two session clocks may differ in rate. After the instant, session time follows the new clock.
+ * Each interval follows from the two bounds of that clock, which are extrapolated to the instant.
+ * The rate of a clock may change by w ppb per second (see align.h) meanwhile. The true value lies
+ * in all intervals, so it lies in their intersection. The two session clocks may differ in rate.
+ * After the instant, session time follows the new clock.
  *
  * Units    int64 ns. Sign ahead > 0: the new timeline is ahead of the old one.
  * Threads  any thread may call the functions.

@@ -30,7 +30,8 @@ files_max(const mrd_files *files)
 }
 
 /* Returns true if the table has room for another file of this user. A user may not have more files
- * than there are free slots. The operator's directories have no limit. */
+ * in the table than there are free slots, so that other users have room. The operator's directories
+ * have no such limit. */
 static bool
 has_share(const mrd_files *files, int64_t uid)
 {

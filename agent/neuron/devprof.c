@@ -26,7 +26,7 @@ typedef struct entry {
     entry_phase phase;
     /* version of the table of models (models.h) when the request was last sent */
     uint64_t models_seen;
-    uint64_t chosen; /* hash of the models that the request then selected */
+    uint64_t chosen; /* hash of the models that the request selected when it was last sent */
 } entry;
 
 typedef struct {

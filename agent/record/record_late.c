@@ -30,8 +30,9 @@ mrd_record_note_gone(mrd_record *record, const rec_process *process)
     memcpy(g->passed, process->passed, sizeof(g->passed));
 }
 
-/* Moves each histogram to the next age. `all` is true if no session can arrive that misses the
- * oldest events; these are then removed, otherwise passed[2] keeps them. */
+/* Moves the histograms of discarded events to the next age: passed[0] has the newest events,
+ * passed[2] the oldest. If `all` is true, no session that needs the oldest events can arrive any
+ * more, and they are removed. Otherwise passed[2] keeps them. */
 static void
 age(mrd_late_histogram passed[PASSED_AGES], bool all)
 {

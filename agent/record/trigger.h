@@ -14,7 +14,8 @@
 /* maximum number of pairs (process, step name) with stored durations */
 #define MRD_TRIGGER_STEPS   64
 #define MRD_TRIGGER_HISTORY 32 /* number of step durations that are stored for each pair */
-/* a step is compared with the median when this number of durations is stored */
+/* a step's duration is compared with the median of the stored durations only if at least this many
+ * are stored */
 #define MRD_TRIGGER_LEARN 8
 
 typedef struct {

@@ -1,12 +1,12 @@
 /*
- * agent/rings/open_log.c - saves open spans in a file for the next agent. The start of such a span
- * was removed from the ring, and is in no frame before the span ends.
+ * agent/rings/open_log.c - saves open spans in a file, for the case that this agent ends and
+ * another one continues its work. The start of an open span is not in the ring any more. The agent
+ * sends a span only when it has ended.
  *
  * An entry is appended for spans that open, for spans that end, and for each process that ends. An
- * entry is only valid together with the read positions of the rings, which the next commit to the
- * spool stores. So each entry has the number of this commit, and the commit stores this number
- * among the positions. The next agent uses the entries up to the number in the last commit and
- * ignores later ones.
+ * entry is only valid together with the read positions of the rings that the next commit to the
+ * spool stores. So each entry contains the number of this commit, and the commit stores the number
+ * too. The next agent uses the entries up to the number in the last commit and ignores later ones.
  *
  * A file that has grown is rewritten without the entries of ended spans. The file's size is
  * limited. Spans that do not fit are only counted, in the header of their ring

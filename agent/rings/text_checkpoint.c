@@ -1,8 +1,8 @@
 /*
- * agent/rings/text_checkpoint.c - keeps the part of a ring that the next agent must read again:
- * texts of the runtime's trace with pending events. An event is pending while it waits for the
- * event of its end, for a sync point or for a missing sequence number. The newest text is kept too,
- * because the next text continues its sequence numbers.
+ * agent/rings/text_checkpoint.c - keeps a part of a ring in the ring, because an agent that is
+ * started later must read it again: texts of the runtime's trace with pending events. An event is
+ * pending while it waits for the event of its end, for a sync point or for a missing sequence
+ * number. The newest text is kept too, because the next text continues its sequence numbers.
  *
  * `tail` in the ring's header is the position from which on the writer must not overwrite records.
  * It stays before these texts. `done` is the position up to which all other records were processed.
@@ -73,8 +73,8 @@ gaps_done(const ring *r, uint64_t read)
     return read;
 }
 
-/* Adds the process's open spans that the log lacks (open_log.c) to `left`: their number and oldest
- * start. */
+/* Adds the process's open spans that are not in the log of open spans (open_log.c) to `left`: their
+ * number and the oldest start. */
 static void
 add_unsaved(const mrd_drain *drain, const proc *pr, mrd_ring_left *left)
 {

@@ -108,8 +108,8 @@ forget_done(mrd_spool *spool)
     mrd_spool_catch_up(spool);
 }
 
-/* Copies a frame that was sent into memory, because its answer may still arrive. If this process
- * ends before the answer arrives, the next agent counts the frame as dropped. */
+/* Copies a sent frame to memory, because its segment is removed before the answer arrives. If this
+ * process ends before the answer arrives, the next agent counts the frame as dropped. */
 static bool
 rescue(const mrd_spool *spool, entry *ent)
 {
@@ -866,7 +866,7 @@ done(mrd_spool *spool, uint64_t id, enum answer answer)
     if (clock)
         count_clock_answer(spool, record.session, rescued, answer != ANSWER_REFUSED);
     if (mrd_spool_find_sequence(spool, record.session) !=
-        NULL) /* a removed session may have no sequence */
+        NULL) /* NULL if the session was removed */
         (void) mrd_spool_count_answer(spool, &record);
     if (!write_answer(spool, &ent->item, &record)) {
         if (rescued)

@@ -95,11 +95,11 @@ typedef struct {
      * frames. Before the first answer it is the earliest time in the first frame with events. */
     mrd_ev_ns last, answered_to;
     uint64_t found; /* next sequence number to commit, according to the segments at open */
-    /* Number of dropped events according to the segments, minus tally.forced. tally.forced is the
-     * number of events that the size limit dropped. */
+    /* Number of dropped events that the segments record, minus tally.forced (the number of events
+     * that the size limit dropped). */
     int64_t ahead;
-    /* Number of events in tally.forced that the next agent would find again, because the disk had
-     * no room for the record that they were dropped. */
+    /* Number of events in tally.forced whose frames are still in a segment. They were dropped while
+     * the disk had no room to record this, so the next agent would find them again. */
     uint64_t there;
     uint32_t slot; /* number of the session's slot in the file of counts, from 1; 0 means none */
     /* clock_lost counts lost frames of clock data. clock_rescued is the number of these that are

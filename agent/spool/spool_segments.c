@@ -175,8 +175,8 @@ mrd_spool_write_boot(mrd_spool *spool)
 static void
 restated(mrd_spool *spool, sequence *seq)
 {
-    /* the session's slot says that the segments count too many drops; the new state corrects
-     * this */
+    /* if the segments recorded too many drops, the session's slot in the file of counts says so.
+     * This is not true any more after the new state, so the slot is written again */
     bool told = seq->ahead > 0;
 
     seq->ahead = -(int64_t) seq->there;

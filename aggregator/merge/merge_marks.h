@@ -6,8 +6,9 @@
  *
  * A pause of the session is also stored as such an event, with the name "paused" and a count of 0.
  *
- * Events that a flight recorder dropped are reported only for times between two stored batches that
- * no batch covers. At other times, no session requested the node's events.
+ * A flight recorder drops old events that no trigger requested. Such drops are reported only for
+ * times that lie between two stored batches and that no batch covers. At other times, nobody
+ * requested the node's events.
  */
 #ifndef MRD_AGGREGATOR_MERGE_MERGE_MARKS_H
 #define MRD_AGGREGATOR_MERGE_MERGE_MARKS_H

@@ -3,10 +3,10 @@
  * aggregator has accepted their agents. Internal to proto/.
  *
  * Any program that reaches the data port may announce a message of MRD_FRAME_MAX and stop in the
- * middle of it. NNG fixes the size limit of messages when the connection opens. An agent that
- * reconnects resends frames of a megabyte before its hello can be answered. So the connections have
- * no limits of their own and share one budget. Each connection has a cost, and a thread closes
- * connections if the sum of the costs is over the budget.
+ * middle of it. NNG fixes the size limit of messages when the connection opens. This limit cannot
+ * be small before the hello is answered, because an agent that reconnects sends frames of a
+ * megabyte before that. So all connections share one budget. Each connection has a cost, and a
+ * thread closes connections if the sum of the costs is over the budget.
  *
  *   cost               The sum of a fixed part and the bytes that are received and not answered. A
  *                      message that has begun costs at least MRD_UNACCEPTED_BODY. The fixed part

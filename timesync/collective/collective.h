@@ -157,8 +157,8 @@ typedef struct {
     size_t segment_count, bin_count;
 } mrd_coll_process;
 
-/* A range of session time around a break of a clock, in which the reference's times may be
- * wrong. */
+/* A range of session time around a break of a clock. In this range, the times of the reference
+ * process, to which the other clocks are aligned, may be wrong. */
 typedef struct {
     int64_t from, to;
 } mrd_coll_break;

@@ -11,8 +11,8 @@
 /* maximum number of bins in one segment; the first and the last sample add up to two more */
 #define BINS_MAX 512
 #define FAR_NS   1e11 /* a bound of at least this width (ns) is treated as no bound */
-/* a step of the clock also bends the fitted line, so find_reach() multiplies residuals by at most 1
- * + EDGE */
+/* The fitted line follows a step of the clock a little, so that residuals are too small. So
+ * find_reach() multiplies residuals by at most 1 + EDGE. */
 #define EDGE    6
 #define LASTING 3 /* number of consecutive samples that show that a clock has left its line */
 

@@ -1,6 +1,6 @@
 /*
- * Tests whether all participants of a group meet in the same collectives, if the data do not list
- * the members of the group.
+ * Tests whether all participants of a group took part in the same collectives, that is, whether
+ * they are really one group. The test is needed if the data do not list the members of the group.
  *
  * Two groups of the same name may run the same operations, so the collectives of one group match
  * those of the other. If one group is always later by the same time, the ends of their spans agree
@@ -10,9 +10,9 @@
  * last participant to enter does not wait, so its span is as short as possible. If two groups are
  * mixed, every collective has two of these short spans. A collective with exactly one short span
  * shows that all its participants waited for the same one. The ends of their spans must also have
- * the usual distances from each other. Otherwise a participant that enters last but leaves late
- * would have a long span, and the test would miss it. The length of a span does not depend on the
- * alignment of clocks.
+ * the usual distances from each other. Without this condition, the test would miss a participant
+ * that enters last but leaves late, because its span is long. The length of a span does not depend
+ * on the alignment of clocks.
  */
 #include "timesync/collective/collective_impl.h"
 
@@ -24,7 +24,7 @@
 /* A span is short if it exceeds the shortest one by at most SCATTERS * (largest scatter of a
  * participant's ends) + EXACT_NS. */
 #define SCATTERS 6
-#define EXACT_NS 2000 /* ns; ns; constant part of the rule for SCATTERS */
+#define EXACT_NS 2000 /* constant part of this limit, in ns */
 /* at least one of SHARE collectives of a participant must have exactly one short span */
 #define SHARE 50
 /* minimum number of spans of one kind that a participant needs for a shortest span of that kind */

@@ -195,11 +195,11 @@ order_by_end(const void *a, const void *b)
     return mrd_double_order(&x->end, &y->end);
 }
 
-/* Tries to match the series at other positions. Returns CLOCK if it fits as well at another
- * position. If the numbers of the series are lasting, it must fit much better there. At least half
- * of the series must overlap, because a short part always fits somewhere. All positions are tried
- * if numbers may begin again, otherwise the nearest OTHERS. A series without numbers was compared
- * at all positions when it was placed. */
+/* Compares the series, which is matched already, with other positions in the sequence of
+ * collectives. Returns CLOCK if it fits as well at another position. If the numbers of the series
+ * are lasting, it must fit much better there. At least half of the series must overlap, because a
+ * short part always fits somewhere. All positions are tried if numbers may begin again, otherwise
+ * the nearest OTHERS. A series without numbers was compared at all positions when it was placed. */
 static mrd_err
 check_series(coll_solver *solver, const series *v, mrd_dur_ns trust, mrd_why *why)
 {
@@ -337,14 +337,14 @@ mrd_coll_find_evidence(coll_solver *solver, size_t process, const coll_sample *s
     }
     if (*ret_belong || n < fitted + FREE)
         return MRD_OK;
-    /* Each line fits two ends exactly, and their residual of 0 shows nothing. Take the median of
-     * the other residuals. */
+    /* Each line fits two ends exactly, so two of its residuals are 0 and show nothing. The median
+     * of the other residuals is used. */
     off = fmax(solver->x[(n + fitted) / 2], MRD_COLL_FLOOR_NS);
     if (find_change(solver, sample, all, &change) != MRD_OK)
         return MRD_NOMEM;
     off *= MRD_COLL_AS_WELL * exp(CHANCE / (double) (n - fitted));
-    /* Sequence numbers that may begin again are weaker evidence: with them, the variation may be
-     * smaller. */
+    /* Sequence numbers are evidence for a right match even if they may begin again in each
+     * recording. So with them, the intervals need not vary as much as without them. */
     *ret_belong = change > off + (by_number ? 0 : MRD_COLL_FINE_NS);
     return MRD_OK;
 }
