@@ -8,7 +8,7 @@ export function setToken(text) {
   else sessionStorage.removeItem(KEY);
 }
 
-/** What GET api/v1/self last said: {role, may: [...]}. The server decides; the page leaves out what it would refuse. */
+/** The last answer to GET api/v1/self: {role, may: [...]}. The page hides actions that the server would refuse. */
 let caller = { role: "", may: [] };
 export function setCaller(self) {
   caller = self;
@@ -22,7 +22,7 @@ async function problem(reply) {
   let text = `${reply.status} ${reply.statusText}`;
   try {
     text = (await reply.json()).detail ?? text;
-  } catch { /* no problem document: the status has to do */ }
+  } catch { /* the reply is no problem document, so the message contains only the status */ }
   if (reply.status === 401) text = `${token() ? "the aggregator does not know this token" : "the aggregator requires a token"}: enter one at the top of the page`;
   return Object.assign(new Error(text), { status: reply.status });
 }
@@ -44,7 +44,7 @@ export const remove = (path) => request(path, { method: "DELETE" });
 
 export const session = (id) => `api/v1/sessions/${encodeURIComponent(id)}`;
 
-/** Where the browser has a file picker (https, loopback) a large file goes to disk as it comes. */
+/** Streams a large file to disk. Needs a browser with a file picker, which works only with https or on this machine. */
 async function toPicked(path, name) {
   const handle = await window.showSaveFilePicker({ suggestedName: name });
   const reply = await request(path);
@@ -60,7 +60,7 @@ function click(href, name) {
   a.remove();
 }
 
-/** Without a token the browser downloads by itself; with one the page has to fetch, a link cannot carry it. */
+/** Downloads a file. Without a token a link suffices. With a token the page fetches the file itself, because a link cannot send it. */
 export async function download(path, name) {
   if (!token()) return click(path, name);
   if (window.showSaveFilePicker) {

@@ -25,7 +25,7 @@ async function ask() {
   await refreshDetail();
 }
 
-/** Old numbers look old, and what to do about it is said where it happened. */
+/** Shows the state of the connection. After an error, old numbers are dimmed and a message says what the user can do. */
 function connection(error) {
   if (!error) {
     answered = new Date();

@@ -7,7 +7,7 @@ const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600]; // poss
 const clock = (seconds) => new Date(seconds * 1000).toISOString().slice(11, 19);
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-/** The decades that hold all values, [1, 10] when there are none. */
+/** Returns the exponents [low, high] of the powers of ten between which all values lie; [0, 1] if there are no values. */
 function decades(series) {
   const all = series.flatMap((s) => s.values).filter((v) => v !== null);
   if (all.length === 0) return [0, 1];
@@ -17,7 +17,7 @@ function decades(series) {
 }
 
 export class LineChart {
-  /** format(value) is the text of a value, with its unit. */
+  /** format(value) returns a value as text with its unit. */
   constructor(parent, format) {
     this.format = format;
     this.times = [];
@@ -30,7 +30,7 @@ export class LineChart {
     this.canvas.addEventListener("pointerleave", () => this.point(null));
   }
 
-  /** series: [{label, colour, values}], each as long as times. The arrays are borrowed until the next call. */
+  /** Sets the data. series: [{label, colour, values}], with one value for each time. The arrays are borrowed until the next call. */
   set(times, series) {
     this.times = times;
     if (series.map((s) => s.label).join() !== this.series.map((s) => s.label).join()) this.makeLegend(series);

@@ -9,7 +9,7 @@ import { report } from "./report.js";
 
 let shown = null; // {id, named: element with the name, picture: overview, words: report, live: the two parts that are rewritten after a change, text: the state that they show, all: whether every node is listed}
 
-/** How far: of the duration while recording, of the events while merging. */
+/** Returns [done, total, text]: recorded time while recording, merged events while merging; null in other states. */
 function progress(m) {
   if (m.state === "merging" || m.profile.state === "running") return [m.profile.events, m.profile.total, `${count(m.profile.events)} of ${count(m.profile.total)} events merged`];
   if (m.state === "recording" && m.duration_ns > 0 && m.go_ns) {
@@ -38,7 +38,7 @@ function facts(m) {
   return h("dl", {}, ...rows.filter(([, v]) => v !== null).flatMap(([k, v]) => [h("dt", {}, k), h("dd", {}, v)]));
 }
 
-/** Causes that are no loss: nobody asked for these events. */
+/** Texts for causes of dropped events that are no loss, because no user requested these events. */
 const unwantedWords = { "recorder-window": "overwritten in the recorder, no loss", "not-recorded": "not selected, no loss" };
 
 function nodeRow(n) {
@@ -61,7 +61,7 @@ function nodeRow(n) {
     td([n.message, n.unread?.message, n.uncounted?.message, n.tally?.unselected?.message, damaged, refused, foreign, drops, held].filter(Boolean).join("; "), damaged ? "wrap bad" : "wrap"));
 }
 
-/** What the reader of a session looks at first. */
+/** Returns true for nodes that are listed first, because the user should look at them. */
 const needsAttention = (n) => tone(n.state) === "bad" || n.message !== undefined || n.counters.dropped > n.counters.unwanted || n.missing_batches > 0 ||
   n.damaged_events > 0 || n.damaged_frames > 0 || n.foreign_batches > 0 || n.unread?.message !== undefined || n.tally?.unselected !== undefined;
 
@@ -98,7 +98,7 @@ function actions(m) {
 
 const key = (el) => el.getAttribute("aria-label") ?? el.textContent;
 
-/** Written again only when something changed; the button or table that had the focus gets it back, and tables stay where they were scrolled to. */
+/** Rewrites the section if the session has changed. Keeps the focus and the scroll positions of tables. */
 function write(m) {
   const text = JSON.stringify([m, Math.floor((progress(m)?.[0] ?? 0) / 5e8)]);
   if (text === shown.text) return;

@@ -2,7 +2,7 @@
 
 export const $ = (id) => document.getElementById(id);
 
-/** h("td", {class: "num"}, "12", otherElement): attributes, on… listeners, children. */
+/** Makes an element with attributes, listeners (names with on…) and children: h("td", {class: "num"}, "12", otherElement). */
 export function h(tag, attributes = {}, ...children) {
   const el = document.createElement(tag);
   for (const [key, value] of Object.entries(attributes)) {
@@ -14,7 +14,7 @@ export function h(tag, attributes = {}, ...children) {
   return el;
 }
 
-/** Writes only what changed, so that selection, focus and screen readers are left alone. */
+/** Sets text and class only if they differ, because a change would disturb the selection, the focus and screen readers. */
 export function put(el, text, cls) {
   if (el.textContent !== text) el.textContent = text;
   if (cls !== undefined && el.className !== cls) el.className = cls;
@@ -22,13 +22,13 @@ export function put(el, text, cls) {
 
 export const td = (text, cls = "", title = null) => h("td", { class: cls, title }, text);
 
-/** A time of the API, to the millisecond: "2026-11-24 09:00:00.123". */
+/** Formats a time of the API with milliseconds: "2026-11-24 09:00:00.123". */
 export const utc = (iso) => iso.replace("T", " ").replace(/(\.\d{3})\d*Z$|Z$/, "$1");
 
-/** How long ago the time of day of a time is enough to name it: a day. */
+/** Formats a time: only the time of day if it is less than a day away, otherwise date and time. */
 export const when = (iso) => Math.abs(Date.now() - Date.parse(iso)) < 86400000 ? iso.slice(11, 19) : iso.slice(0, 16).replace("T", " ");
 
-/** A box that scrolls is reached with Tab, so that the keyboard can scroll it; one that has nothing to scroll is passed over. */
+/** Makes a box reachable with Tab while its content is larger than the box, so that the keyboard can scroll it. */
 const boxes = new ResizeObserver((changes) => {
   for (const box of new Set(changes.map((c) => c.target.closest(".scroll")))) {
     if (box && (box.scrollWidth > box.clientWidth || box.scrollHeight > box.clientHeight)) box.tabIndex = 0;
@@ -42,7 +42,7 @@ export function scrolls(box) {
   return box;
 }
 
-/** name: what it lists. heads: [text, class]. A "stack" becomes a list of cards where the window is narrow. */
+/** Makes a table. name: label for screen readers. heads: [text, class] of each column. The class "stack" shows rows as cards in a narrow window. */
 export function table(name, heads, rows, cls = "") {
   for (const row of rows) [...row.cells].forEach((cell, i) => { if (heads[i][0]) cell.dataset.label = heads[i][0]; });
   return scrolls(h("div", { class: "scroll", role: "group", "aria-label": name }, h("table", { class: cls },
@@ -50,10 +50,10 @@ export function table(name, heads, rows, cls = "") {
     h("tbody", {}, ...rows))));
 }
 
-/** Rows of a table of nodes until all are asked for. */
+/** Number of nodes that a table shows until the user requests all. */
 export const LISTED = 20;
 
-/** Shows or hides the nodes behind the first LISTED; without a purpose where there are no more. */
+/** Updates the button that switches between the first LISTED nodes and all nodes. Hides it if there are no more nodes. */
 export function allNodesButton(button, n, all) {
   button.hidden = n <= LISTED;
   button.setAttribute("aria-expanded", all);
@@ -81,7 +81,7 @@ export function bytes(n) {
   return `${i === 0 ? n : n.toFixed(1)} ${units[i]}`;
 }
 
-/** 1234 -> "1.23 µs" */
+/** Formats a duration in ns: 1234 becomes "1.23 µs". */
 export function dur(ns) {
   const units = [["s", 1e9], ["ms", 1e6], ["µs", 1e3], ["ns", 1]];
   if (ns === 0) return "0 s";
@@ -96,7 +96,7 @@ const tones = {
   good: ["recording", "complete", "flushed", "armed", "done", "good", "written", "ended"],
   warn: ["asked", "arriving", "arming", "stopping", "merging", "waiting", "running", "unaligned", "settling", "gap", "wall clock"],
 };
-/** The class of a state's word; what is not known to be well looks bad only when it says so. */
+/** Returns the class for a state: good, warn, or bad. An unknown state is bad only if its name contains a word such as "fail". */
 export function tone(state) {
   if (tones.good.includes(state)) return "good";
   if (tones.warn.includes(state)) return "warn";

@@ -3,7 +3,7 @@ import { bytes, count, h, table, td } from "./dom.js";
 import { download, session } from "./api.js";
 import { action } from "./sessions.js";
 
-/** "0-3, 6"; "any" where the runtime chose. */
+/** Returns the cores of all loads, such as "0-3, 6". "any" means that the runtime chose the core. */
 function cores(loads) {
   const used = new Set();
   for (const l of loads) for (let i = 0; i < (l.lnc_count ?? 1); i++) used.add(l.lnc_idx === undefined ? "any" : l.lnc_idx + i);
@@ -37,7 +37,7 @@ function row(m, model) {
     h("td", {}, neff ? action("NEFF", () => download(`${session(m.id)}/artifacts/${neff.sha256}`, `${neff.sha256.slice(0, 12)}.neff`)) : null));
 }
 
-/** null when no agent knows of one. */
+/** Returns the section about models, or null if no agent reported a model. */
 export function models(m) {
   const all = gather(m), left = m.nodes.reduce((sum, n) => sum + (n.models_left_out ?? 0), 0);
   if (all.length === 0) return null;

@@ -14,7 +14,7 @@ let chart = null;
 let all = false; // true if the table lists every node
 
 const losses = (node) => node.counters.dropped - node.counters.unwanted;
-/** What an operator looks at first. */
+/** Returns true for nodes that are listed first, because an operator should look at them. */
 const needsAttention = (node) => !node.connected || losses(node) > 0 || tone(node.clock.state) === "bad";
 
 function makeRow(id) {
@@ -95,14 +95,14 @@ function drawChart() {
   chart.set(times, ids.map((id) => ({ label: id, colour: colours.get(id), values: bounds.get(id) })));
 }
 
-/** "194 of 200 connected, 6 with losses, 1 clock suspect" */
+/** Returns a summary such as "194 of 200 connected, 6 with losses, 1 clock suspect". */
 function headline(nodes) {
   const losing = nodes.filter((n) => losses(n) > 0).length, suspect = nodes.filter((n) => tone(n.clock.state) === "bad").length;
   return [`${nodes.filter((n) => n.connected).length} of ${nodes.length} connected`, losing > 0 && `${losing} with losses`,
     suspect > 0 && `${suspect} ${suspect === 1 ? "clock" : "clocks"} suspect`].filter(Boolean).join(", ");
 }
 
-/** Of a large cluster the nodes that need attention and some others; all of them when they are asked for. */
+/** Shows the first LISTED nodes, of which those that need attention come first, or all nodes if the user requested them. */
 function limit(nodes) {
   nodes.forEach((node, i) => { rows.get(node.instance_id).tr.hidden = !all && i >= LISTED; });
   allNodesButton($("nodes-all"), nodes.length, all);

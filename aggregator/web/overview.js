@@ -19,7 +19,7 @@ function table(o) {
       cell(share(mean(c.busy))), cell(share(mean(c.collective))), cell(count(c.last_count)), cell(dur(c.late_ns))))))));
 }
 
-/** The picture; geometry in CSS pixels. Returns what is under a point. */
+/** Draws the picture, with sizes in CSS pixels. Returns functions that give the bucket and the row at a position. */
 function draw(canvas, o, from, layer, selection) {
   const rowHeight = Math.max(3, Math.min(18, Math.floor(480 / Math.max(1, o.cores.length))));
   const width = canvas.clientWidth, map = o.cores.length * rowHeight, height = map + STRIP + 26;
@@ -165,7 +165,7 @@ class Overview {
     this.numbers.replaceChildren(o.cores.length > 0 ? h("div", {}, table(o), h("p", { class: "quiet" }, "Busy: any span on the core, also calls of the host and waiting; the report divides this time. Came last: as in the report, by more than 100 ns.")) : h("p", { class: "quiet" }, "No core worked in this time."));
   }
 
-  /** What there is to draw: nothing before the first event. */
+  /** Hides the section while the session has no events. */
   update(events) { this.element.hidden = events === 0; }
 }
 

@@ -5,7 +5,7 @@ import { request } from "./api.js";
 const ORIGIN = "https://ui.perfetto.dev";
 const PATIENCE_MS = 60000;
 
-/** Resolves when the window has answered PONG. */
+/** Resolves when the Perfetto window has answered a PING with PONG, which means that it is ready for a trace. */
 function ready(win) {
   return new Promise((resolve, reject) => {
     const started = Date.now();
@@ -27,7 +27,7 @@ function ready(win) {
   });
 }
 
-/** Must be called from a click, or the browser keeps the window closed. */
+/** Opens a trace in Perfetto. Must be called in the handler of a click, because browsers block other windows as pop-ups. */
 export async function openInPerfetto(path, title, fileName) {
   const win = window.open(ORIGIN);
   if (!win) throw new Error("the browser did not open a window: allow pop-ups for this page");

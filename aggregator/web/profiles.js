@@ -12,10 +12,10 @@ const base = (name) => name.slice(name.lastIndexOf("/") + 1);
 const trace = (a) => /^device_profile_.*\.pftrace$/.test(base(a.name)); // a trace that a vendor's viewer exported
 const core = (n) => n === undefined || n < 0 ? null : n;
 
-/** Listed here, not among the other artifacts. */
+/** Returns true for artifacts that are listed in this section and not among the other artifacts. */
 export const isDeviceProfile = (a) => a.kind === "NTFF" || trace(a);
 
-/** Of a profile that is split by time: each part opens alone. */
+/** Returns the button that opens part i of a profile that is split by time. */
 function part(m, p, i) {
   const since = (p.begin_ns - m.profile_parts[0].begin_ns) / 1e9, last = (p.last_ns - m.profile_parts[0].begin_ns) / 1e9;
   const text = `Open part ${i + 1} of ${m.profile_parts.length} in Perfetto (${since.toFixed(1)} to ${last.toFixed(1)} s)`;
@@ -30,7 +30,7 @@ export function systemProfile(m) {
     ...formats.map((f) => action(`Download ${f.title}`, () => download(`${at}/profile?format=${f.name}`, m.id + f.suffix)))));
 }
 
-/** Files as they came, then what became of those that brought none. */
+/** Returns one row per file that has arrived, and one per requested profile without a file, with its state. */
 function rowsOf(m) {
   const rows = m.artifacts.filter(isDeviceProfile).map((file) => ({ node: file.instance_id, pid: file.process_id, core: core(file.nc_idx), file, state: file.complete ? "written" : "arriving" }));
   const processes = new Set(rows.map((r) => `${r.node} ${r.pid}`)), cores = new Set(rows.map((r) => `${r.node} ${r.pid} ${r.core}`));
@@ -45,7 +45,7 @@ function rowsOf(m) {
   return rows.sort((a, b) => { const [x, y] = [key(a), key(b)]; const i = x.findIndex((v, k) => v !== y[k]); return i < 0 ? 0 : x[i] < y[i] ? -1 : 1; });
 }
 
-/** The model a file was recorded of: its process has no other, or its name says so. */
+/** Returns the model (NEFF) of a device profile: the only model of its process, or the model whose hash is in the file's name. */
 function modelOf(m, file) {
   const models = m.artifacts.filter((a) => a.kind === "NEFF" && a.instance_id === file.instance_id && a.process_id === file.process_id);
   const hash = (a) => base(a.name).replace(/^neff_|_vnc_\d+|\.neff$/g, "");
@@ -67,7 +67,7 @@ function profileRow(m, r) {
     td(r.state + (r.message ? `: ${r.message}` : ""), `wrap ${tone(r.state)}`), td(r.file ? bytes(r.file.size) : "–", "num"), h("td", {}, r.file?.complete ? buttons(m, r.file) : null));
 }
 
-/** What the vendor's viewer beside the aggregator makes of the NTFF files, process by process. */
+/** Returns the table of conversions: the vendor's viewer, run by the aggregator, converts the NTFF files of each process. */
 function conversions(m) {
   const all = m.conversions ?? [];
   return all.length === 0 ? null : h("div", { id: "conversions" }, h("h4", {}, "In the viewer ", h("span", { class: "quiet" }, `${count(all.filter((v) => v.state === "done").length)} of ${count(all.length)} done`)),
@@ -75,7 +75,7 @@ function conversions(m) {
       td(v.state + (v.message ? `: ${v.message}` : v.run ? `: run ${v.run}` : ""), `wrap ${tone(v.state)}`), td(count(v.files), "num"), td(bytes(v.bytes), "num"), td((v.took_ns / 1e9).toFixed(1), "num"))), "stack"));
 }
 
-/** null for a session that has none and asked for none. */
+/** Returns the section about device profiles, or null if the session has none and requested none. */
 export function deviceProfiles(m) {
   const rows = rowsOf(m), files = rows.filter((r) => r.file).length;
   if (rows.length === 0 && !m.device_profiles) return null;

@@ -4,7 +4,7 @@ import { request, session } from "./api.js";
 
 const ask = async (id, format) => (await request(`${session(id)}/profile?format=${format}`)).text();
 
-/** The page of report-html in a tree of its own: its style is a sheet, not markup; it has no script, and none would run. */
+/** Returns an element with the content of the HTML report in a shadow tree, so that its style does not affect this page. The report has no script. */
 function pictures(text) {
   const [whole, style] = /<style>([^]*?)<\/style>/.exec(text); // the page's security policy forbids style elements, so the style becomes a style sheet object
   const page = new DOMParser().parseFromString(text.replace(whole, ""), "text/html"), host = h("div", { class: "pictures" });
@@ -18,7 +18,7 @@ function pictures(text) {
   return host;
 }
 
-/** {element, update(events): shows itself once there is something to report}. */
+/** Returns {element, update}. update(events) shows the element if the session has events. */
 export function report(id) {
   const text = h("pre", { class: "report scroll", tabindex: "0", "aria-label": "Report" });
   const place = h("div", {});

@@ -8,7 +8,7 @@ let latest = []; // the sessions in the aggregator's last answer
 let changed = () => {}; // makes the page request the state again
 let chosen = () => {}; // shows a session's details
 
-/** Runs what a button asks for, once at a time; errors are shown. Not `disabled`, which would take the focus away. */
+/** Makes a button that calls `run` when it is clicked, not again before that call has ended. Shows errors. aria-disabled keeps the focus on the button. */
 export function action(label, run, attributes = {}) {
   const button = h("button", { type: "button", ...attributes, onclick: async () => {
     if (button.getAttribute("aria-disabled") === "true") return;
@@ -28,7 +28,7 @@ export function action(label, run, attributes = {}) {
 export const isOpen = (state) => ["arming", "recording"].includes(state);
 const isOver = (state) => ["complete", "failed", "merging"].includes(state);
 
-/** What the form beside "Trigger all flight recorders" says, for every trigger of this page. */
+/** Returns the request that every trigger on this page sends, from the form next to "Trigger all flight recorders". */
 export function triggerRequest() {
   const { last, reason } = $("trigger-form").elements;
   return { last: last.value.trim() || "20s", reason: reason.value.trim() || "web page" };
@@ -37,10 +37,10 @@ export function triggerRequest() {
 const jobText = (j) => [j.array_job && j.array_task ? `job ${j.array_job}_${j.array_task}` : j.job && `job ${j.job}`, j.job_name, j.user, j.partition, j.namespace,
   j.pod].filter(Boolean).join(", ");
 
-/** The first `most` jobs, and how many there are besides. */
+/** Returns a text with the first `most` jobs and the number of further jobs. */
 export const jobsText = (jobs, most) => jobs.slice(0, most).map(jobText).filter(Boolean).join("; ") + (jobs.length > most ? `; and ${count(jobs.length - most)} more` : "");
 
-/** The letters of the field "Find" are somewhere in what the session or one of its jobs is called. */
+/** Returns true if the id, name, message, state or a job of the session contains the text of the field "Find". */
 function isFound(s, letters) {
   return [s.id, s.name, s.message, s.state, ...s.jobs.flatMap((j) => [jobText(j), ...Object.entries(j).map(([k, v]) => `${k}=${v}`)])]
     .some((text) => text.toLowerCase().includes(letters));
