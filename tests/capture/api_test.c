@@ -1,7 +1,7 @@
 /*
  * Every function of meridian.h, through the real libmeridian.so. The tests name the rows of
- * docs/dev/seeds.md that they cover. The clock is RAW here, so that printed statistics can be compared
- * exactly.
+ * docs/dev/seeds.md that they cover. The clock is RAW here, so that printed statistics can be
+ * compared exactly.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -141,7 +141,7 @@ TEST(nothing_happens_while_off)
     mrd_instant(NULL, "off", MRD_SCOPE_THREAD, NULL, 0);
     CHECK_INT(mrd_span_begin(NULL, "off", NULL, 0), 0);
     CHECK_INT(mrd_task_start(task), MERIDIAN_OK);
-    CHECK_INT(mrd_task_stop(task), MERIDIAN_OK); /* E-01: every call returns OK and does nothing */
+    CHECK_INT(mrd_task_stop(task), MERIDIAN_OK); /* E-01: while off, a call returns OK */
     CHECK_INT(mrd_region_start(&region), MERIDIAN_OK);
     CHECK_INT(mrd_region_stop(&region), MERIDIAN_OK);
     CHECK_INT(region.entries, 0);
@@ -211,8 +211,9 @@ TEST(spans_instants_flows)
     CHECK(mrd_ticks_ns(t0) == (int64_t) t0); /* RAW: a tick is a nanosecond */
 }
 
-/* Names of every length at one address, each with another text, many of them prefixes of the next.
- * Any number of arguments, only numbers or with a text among them. */
+/* The program uses one address for many names. The names have every length, and many are prefixes
+ * of the next name. Annotations have any number of arguments: only numbers, or numbers and
+ * texts. */
 TEST(names_and_arguments_of_every_length)
 {
     enum { ROUNDS = 80, LONGEST = 21, ARGS = 19 };
@@ -453,7 +454,7 @@ TEST(statistics)
     for (size_t i = 0; i < MRD_COUNT(orders); i++) /* C-16: the larger value comes first, or last */
         for (int ascending = 0; ascending < 2; ascending++) {
             bool first =
-                /* the long ones are larger in everything except that */
+                /* the long spans are larger in every column except the number of calls */
                 strcmp(orders[i], "count") != 0;
 
             CHECK_INT(mrd_dumps(0, ascending ? "table" : "json", orders[i], ascending, &text),
@@ -521,7 +522,8 @@ region_thread(void *arg)
     return NULL;
 }
 
-/* Names need memory. If there is none, an annotation does not report it, and errno is unchanged. */
+/* A new name needs memory. If memory runs out, an annotation reports no error and does not change
+ * errno. */
 TEST(errno_is_kept_without_memory)
 {
     struct rlimit none = { 0, RLIM_INFINITY };
@@ -544,7 +546,8 @@ TEST(errno_is_kept_without_memory)
     CHECK_INT(errno, 4711);
 }
 
-/* Two regions of one name were started. A stop ends one of them, in any order. */
+/* Two regions of one name were started. Each stop ends the region that it was called for, in any
+ * order. */
 TEST(regions_of_one_name)
 {
     for (size_t i = 0; i < 2; i++) {

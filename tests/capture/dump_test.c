@@ -56,7 +56,7 @@ TEST(dump_has_a_name_of_its_own)
         pid_t pid = fork();
 
         if (pid == 0) {
-            start(); /* the library starts here and inherits nothing */
+            start(); /* the library is loaded in this process, and has no state of the parent */
             {
                 MRD_SCOPE(domain, "work");
             }

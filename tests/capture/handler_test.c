@@ -136,7 +136,8 @@ on_alarm(int sig)
     handled = handled + 1;
 }
 
-/* The thread that prints statistics is interrupted in its own table. */
+/* A signal handler annotates while its thread prints statistics and holds the table of its
+ * names. */
 TEST(a_handler_of_the_printing_thread)
 {
     struct sigaction act = { .sa_handler = on_alarm, .sa_flags = SA_RESTART };
@@ -220,7 +221,7 @@ TEST(a_name_that_is_new_under_the_lock)
     CHECK_TEXT(mrd_names_text(site.id, &len), site.text);
 }
 
-/* A scope with a long name, in both forms of the statistics. */
+/* A scope with a long name is in the statistics as text and as JSON. */
 TEST(long_names_are_whole)
 {
     static char name[MRD_RING_TEXT_MAX + 1], domain_name[MRD_RING_TEXT_MAX + 1],
@@ -242,7 +243,8 @@ TEST(long_names_are_whole)
     }
 }
 
-/* Beyond the limit, a stop ends only its own scope. */
+/* If a thread has more open scopes than the library stores, a stop of a task ends this task and no
+ * other scope. */
 TEST(a_stop_among_more_than_there_is_room_for)
 {
     mrd_task *early, *deep, *never;

@@ -1,4 +1,5 @@
-/* Hostile rings. The reader must return an error with the reason at once, every time. */
+/* Rings that a hostile program wrote. For each, the reader must return an error with the reason,
+ * and must not loop or crash. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>

@@ -1,6 +1,6 @@
 /*
- * Programs start and end in many ways. The sum must always be right: begun = read + lost. The
- * programs use the real libmeridian.so.
+ * Programs start and end in many ways. For each, the number of begun events must equal the number
+ * of read and lost events. The programs use the real libmeridian.so.
  */
 #include <errno.h>
 #include <linux/filter.h>

@@ -136,7 +136,8 @@ TEST(every_call_of_the_older_interface_on_both)
     CHECK(strstr(hooked, "errors 0\n") != NULL);
 }
 
-/* Loaded with RTLD_LOCAL and looked up by name: dlsym returns the hooks. */
+/* A program loads the runtime with RTLD_LOCAL and looks up its functions by name. dlsym then
+ * returns the hooks. */
 TEST(every_call_loaded_late)
 {
     check_everything("nrt_prog_late", "simnrt");
@@ -155,8 +156,8 @@ TEST(misuse_is_the_same)
     same_with_and_without("nrt_prog_late", "misuses");
 }
 
-/* The application gets all of its events, and so does libmeridian: those before, during and after
- * its trace. */
+/* A program traces itself for a while. It gets all events of its trace, and libmeridian gets all
+ * events before, during and after this trace. */
 TEST(trace_is_shared)
 {
     recorded rec;
@@ -311,7 +312,7 @@ TEST(another_dlsym_in_front_is_told)
     CHECK(strstr(rec.notices, "/lib/test-other/libother_dlsym.so") != NULL);
 }
 
-/* Calls of the handler during another call have no span, but the other calls have. */
+/* Calls that a signal handler makes during another call have no span. All other calls have one. */
 TEST(a_signal_handler_may_send)
 {
     recorded rec;
@@ -323,7 +324,8 @@ TEST(a_signal_handler_may_send)
     CHECK(count_text(rec.spans, "|nrt_async_sendrecv_send_tensor size=2|") > 100);
 }
 
-/* Loaded with RTLD_GLOBAL and closed, then loaded again elsewhere. It stays in memory once. */
+/* A program loads the runtime with RTLD_GLOBAL, closes it, and loads it again. The library stays in
+ * memory, once. */
 TEST(a_runtime_that_the_program_closes)
 {
     recorded rec;
@@ -335,7 +337,7 @@ TEST(a_runtime_that_the_program_closes)
     CHECK(strstr(rec.notices, "second copy") == NULL);
 }
 
-/* A thread of libmeridian is in the library that the program closes. */
+/* The program closes the runtime's library while a thread of libmeridian is inside of it. */
 TEST(a_runtime_that_the_program_closes_while_it_is_open)
 {
     recorded rec;
@@ -419,7 +421,8 @@ TEST(options_and_getters_reach_the_runtime)
     same_with_and_without("nrt_prog_late", "options");
 }
 
-/* Reported once: version, event types, unknown functions. */
+/* libmeridian reports the features of a runtime once: version, event types, and functions that it
+ * does not know. */
 TEST(features_of_a_runtime_are_reported)
 {
     recorded rec;
@@ -552,7 +555,7 @@ TEST(event_types_are_chosen_as_for_the_runtime)
     CHECK_TEXT(rec.texts, "");
 }
 
-/* All entries of a list count, for any length. */
+/* In a list of event types, all entries are used, however long the list is. */
 TEST(the_last_of_many_event_types_is_chosen_too)
 {
     char list[70 * sizeof("nc_exec_running") + sizeof("kbl_exec_pre")] = "";

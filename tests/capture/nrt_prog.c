@@ -447,7 +447,7 @@ options(void)
     return 0;
 }
 
-/* A program that traces itself. All of its own executions must be in its own fetches. */
+/* Traces the program itself. All executions of the program must be in the texts that it fetches. */
 static int
 traces(void)
 {
@@ -541,7 +541,8 @@ forks(void)
 }
 
 #if NRT_ASYNC_ABI == 3
-/* Three requests with one location for their statuses. The first two are not waited for. */
+/* Queues three requests that write their statuses to the same location. The program does not wait
+ * for the first two. */
 static int
 shares(void)
 {

@@ -59,7 +59,7 @@ main(int argc, char **argv)
     bool open = argc > 1 && strcmp(argv[1], "open") == 0;
 
     printf("close %d\n", dlclose(use(!open)));
-    if (open) /* longer than a thread of libmeridian would leave the runtime idle */
+    if (open) /* long enough that a thread of libmeridian calls the runtime meanwhile */
         test_let_it_run(300);
     else
         fill();

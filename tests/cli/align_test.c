@@ -78,8 +78,8 @@ end_of(int i)
     return ZERO + (int64_t) (i + 1) * 10 * MRD_MS;
 }
 
-/* Writes the collectives [from, to) of one core. Op ids never repeat, so a sequence matches at one
- * position only. */
+/* Writes the collectives [from, to) of one core. Each has another operation id, so two sequences
+ * match at only one position. */
 static void
 run_core(world *w, mrd_stream *s, mrd_track_id track, clk c, int from, int to)
 {
@@ -227,7 +227,7 @@ TEST(one_input_with_two_clocks)
     world_free(&w);
 }
 
-/* Raw times: the clocks are described, but no event is moved. */
+/* If raw times are requested, the output describes the clocks, but no event is moved. */
 TEST(raw_times_stay)
 {
     world w = world_new();

@@ -12,7 +12,7 @@
 
 #include "tests/check.h"
 
-/* A thousand agents on the processor of their aggregator need a while to answer and to flush. */
+/* These times are long, because a thousand agents share the processors with their aggregator. */
 #define PATIENCE                                                                                   \
     "--advanced.flush-timeout=1800s", "--advanced.arm-timeout=60s", "--advanced.node-timeout=60s"
 static const char *const patient[] = { PATIENCE, NULL };

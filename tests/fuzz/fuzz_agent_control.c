@@ -1,6 +1,6 @@
-/* Control messages of an aggregator to an agent. Each message of the input has two bytes of length
- * and the body of a Control. They are carried out in turn. No session may appear twice, and their
- * number stays within the limit. */
+/* Fuzzes an agent with control messages of an aggregator. Each message of the input has two bytes
+ * of length and the body of a Control. The agent carries them out in turn. It must not have a
+ * session twice, nor more sessions than the limit. */
 #include <stdlib.h>
 
 #include "agent/record/record.h"

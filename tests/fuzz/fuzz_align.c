@@ -1,5 +1,5 @@
-/* A foreign alignment table is decoded or refused. A decoded table maps times and can be encoded
- * again. */
+/* Fuzzes the decoder of alignment files. It either decodes a table or refuses it. A decoded table
+ * maps times and can be encoded again. */
 #include "timesync/align.h"
 
 #include "base/hash.h"

@@ -1,5 +1,6 @@
-/* Announcements and chunks of artifacts. Each message of the input has its kind, two bytes of
- * length, and its body. Stored bytes must stay in <store>/artifacts and within the announced size. */
+/* Fuzzes the aggregator's receiver of artifacts. Each message of the input has its kind, two bytes
+ * of length, and its body. Stored bytes must stay in <store>/artifacts and within the announced
+ * size. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>

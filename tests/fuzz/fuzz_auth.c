@@ -1,5 +1,6 @@
-/* A token file and, after a NUL, the token and the instance of a request. Only a token of the file
- * has a role, and only an agent's token may publish. */
+/* Fuzzes the check of tokens. The input is a token file and, after a NUL, the token and the
+ * instance of a request. Only a token of the file has a role, and only an agent's token may
+ * publish. */
 #include "aggregator/access/auth.h"
 
 #include <stdlib.h>

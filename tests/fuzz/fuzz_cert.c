@@ -1,4 +1,5 @@
-/* A certificate in DER. Its names are plain text that can be split again. */
+/* Fuzzes the reader of certificates in DER. The names that it returns are plain text that can be
+ * split again. */
 #include "pki/cert.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* Options as a configuration file (JSON) and as a command line (arguments ended by NUL). For any
- * input every number stays within its limits and every text is terminated. */
+/* Fuzzes options, as a configuration file (JSON) and as a command line (arguments ended by NUL).
+ * For any input every number stays within its limits and every text is terminated. */
 #include "base/conf/conf.h"
 
 #include <stdlib.h>

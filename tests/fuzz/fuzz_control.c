@@ -1,4 +1,5 @@
-/* A control file in the ring directory, in which its owner may write anything. */
+/* Fuzzes the reader of a control file. It is in the ring directory, and its owner may write
+ * anything into it. */
 #include <stdlib.h>
 #include <string.h>
 

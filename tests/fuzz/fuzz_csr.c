@@ -1,4 +1,5 @@
-/* A signing request of an unauthenticated node, and a certificate to renew. A signed certificate
+/* Fuzzes the signing of certificates: a request of an unauthenticated node, and a certificate that
+ * is to be renewed. A signed certificate
  * has only the name of this instance, is no authority, and has the request's key. A certificate
  * from another authority is never accepted. */
 #include "pki/csr.h"

@@ -1,4 +1,5 @@
-/* Environment, cgroup, status, command line, stat and time namespace texts of a hostile process. */
+/* Fuzzes the parsers of /proc: environment, cgroup, status, command line, stat and time namespaces
+ * of a hostile process. */
 #include "hw/identity.h"
 #include "hw/proc.h"
 

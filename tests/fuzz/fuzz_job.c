@@ -1,6 +1,6 @@
-/* Messages of agents about jobs (Job). Each message of the input has its node and the quarters of a
- * second that passed, two bytes of length, and its body. Each is answered once, the limits of the
- * policy hold, and a session has each part once. */
+/* Fuzzes messages of agents about jobs (Job). Each message of the input has its node and the
+ * quarters of a second that passed, two bytes of length, and its body. Each is answered once, the
+ * limits of the policy hold, and a session has each part once. */
 #include <stdlib.h>
 #include <string.h>
 

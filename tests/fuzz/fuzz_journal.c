@@ -1,5 +1,5 @@
-/* A journal directory with segments of these bytes, each from one header's magic to the next. It is
- * scanned, and every listed frame is read. */
+/* Fuzzes the reader of journals. The input becomes the segments of a journal directory, each from
+ * one header's magic to the next. The directory is scanned, and every listed frame is read. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* The scanner gives the same values and the same result for any size of its window. */
+/* Fuzzes the JSON reader. It must return the same values and the same result for any size of its
+ * window. */
 #include <stdlib.h>
 
 #include "base/hash.h"

@@ -1,5 +1,6 @@
-/* A key set and, after a NUL, a token. The private keys are unknown to the fuzzer, so the only
- * valid token is the one in the corpus. Errors have a text, which never contains the token. */
+/* Fuzzes the verification of JSON Web Tokens. The input is a key set and, after a NUL, a token. The
+ * fuzzer does not know the private keys, so the only valid token is the one in the corpus. Errors
+ * have a text, which never contains the token. */
 #include "aggregator/access/jwt.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* The head of a request to the agent's metrics port. */
+/* Fuzzes the parser of a request's head at the agent's metrics port. */
 #include "agent/daemon/metrics.h"
 #include "base/obj.h"
 

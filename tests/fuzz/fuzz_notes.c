@@ -1,6 +1,6 @@
-/* The file `sessions`, in which an agent saves its sessions for its successor. With any contents
- * the agent starts, has no session twice, and stays within the limit. The file that it then writes
- * is read back completely. */
+/* Fuzzes the file `sessions`, in which an agent saves its sessions for the next agent. With any
+ * contents the agent starts, has no session twice, and stays within the limit. The file that it
+ * then writes is read back completely. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>

@@ -1,4 +1,5 @@
-/* The API server's request to the webhook about a pod, which a user can write. */
+/* Fuzzes the webhook with requests of the API server about a pod. A user can write the pod's
+ * description. */
 #include <string.h>
 
 #include "base/obj.h"

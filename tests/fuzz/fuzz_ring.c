@@ -1,6 +1,6 @@
 /*
- * The ring reader with any bytes. If the first byte is 0, the rest is the ring file. Otherwise an
- * honest ring is patched with the rest: {offset u16 in units of 4 bytes, length u8, bytes}.
+ * Fuzzes the ring reader. If the first byte of the input is 0, the rest is the ring file. Otherwise
+ * an honest ring is patched with the rest: {offset u16 in units of 4 bytes, length u8, bytes}.
  */
 #include <stdint.h>
 #include <stdlib.h>

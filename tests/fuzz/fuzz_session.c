@@ -1,6 +1,7 @@
-/* A store with one session that has these bytes as its manifest. It is loaded as at the start of
- * the aggregator, written, and loaded again. The second load has the same nodes, triggers and
- * artifacts. An unreadable manifest is not changed, and protects its artifacts from removal. */
+/* Fuzzes the reader of manifests. The input is the manifest of the only session of a store. It is
+ * loaded as at the start of the aggregator, written, and loaded again. The second load has the same
+ * nodes, triggers and artifacts. An unreadable manifest is not changed, and protects its artifacts
+ * from removal. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
-/* A spool directory with one segment of these bytes. It is opened, every item is read, one is
- * added, and it is opened again. Committed frames must still be present. */
+/* Fuzzes the spool. The input is the only segment of a spool directory. The spool is opened, every
+ * item is read, one is added, and the spool is opened again. Committed frames must still be
+ * present. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>

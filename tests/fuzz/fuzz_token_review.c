@@ -1,6 +1,6 @@
-/* An API server's answer to a TokenReview. A token is accepted only if the answer says so, for our
- * audience and with a user name. The node of a pod is taken only from the pod with that name, UID
- * and service account. */
+/* Fuzzes the parser of an API server's answer to a TokenReview. A token is accepted only if the
+ * answer says so, for our audience and with a user name. The node of a pod is taken only from the
+ * pod with that name, UID and service account. */
 #include "aggregator/access/token_review.h"
 
 #include <stdlib.h>

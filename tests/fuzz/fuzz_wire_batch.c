@@ -1,4 +1,5 @@
-/* A batch of any bytes with right checksums, because an attacker can compute them too. */
+/* Fuzzes the decoder of batches. The checksums are right, because an attacker can compute them,
+ * too. */
 #include <stdlib.h>
 
 #include "base/obj.h"

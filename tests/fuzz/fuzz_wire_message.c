@@ -1,5 +1,5 @@
-/* Hello, control, heartbeat, artifact and every other message. The first byte selects the type, and
- * the rest is the body. A readable message is written and read again. */
+/* Fuzzes the decoders of all messages of the wire. The first byte selects the type of the message,
+ * and the rest is its body. A message that can be decoded is written and read again. */
 #include "proto/wire.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

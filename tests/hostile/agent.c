@@ -348,7 +348,7 @@ some_process(hostile *h, mrd_catalog *cat)
     return mrd_catalog_process(cat, &p);
 }
 
-/* A batch in an agent's format, with contents that no real agent records. */
+/* Sends a batch that has the right format, but contents that no real agent records. */
 static mrd_err
 good_batch(hostile *h, mrd_frame *f, mrd_codec_id codec, mrd_buf *wire)
 {
@@ -416,7 +416,7 @@ misstate(draws *d, mrd_frame *f, mrd_buf *wire)
     mrd_frame_put(f, (mrd_bytes){ wire->p + MRD_FRAME_HEADER, f->body_len }, wire->p);
 }
 
-/* Right checksums around bytes that are not a batch. */
+/* Sends a frame with right checksums and a body that is not a batch. */
 static void
 no_batch(draws *d, mrd_frame *f, mrd_buf *wire)
 {
@@ -624,7 +624,7 @@ udp_probes(hostile *h)
     send_probes(&h->time, &h->d, some_session(h), mrd_agent_key(mrd_str_of(who)));
 }
 
-/* Frames that only an aggregator sends, or that do not exist. */
+/* Sends a frame of a type that only an aggregator sends, or that does not exist. */
 static void
 wrong_way(hostile *h)
 {

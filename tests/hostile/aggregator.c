@@ -43,7 +43,8 @@ typedef struct {
     int64_t numbers[3];
 } asked;
 
-/* Returns one of a few repeating sessions, so that they are armed, begun and stopped in any order. */
+/* Returns one of a few repeating sessions, so that they are armed, begun and stopped in any
+ * order. */
 static uint64_t
 some_session(draws *d)
 {
@@ -241,7 +242,7 @@ probe_reply(hostile *h, mrd_server_request *request)
     answer(h, request, MRD_FRAME_PROBE_REPLY, &m);
 }
 
-/* A frame of any type with a meaningless body. */
+/* Sends a frame of any type with a meaningless body. */
 static void
 nonsense(hostile *h, mrd_server_request *request)
 {

@@ -36,7 +36,8 @@ one_in(draws *d, unsigned n)
     return below(d, n) == 0;
 }
 
-/* A number that breaks careless arithmetic, a small one, or any. */
+/* Returns a random number. It is often one that careless arithmetic handles wrongly, or a small
+ * one. */
 static inline int64_t
 absurd(draws *d)
 {
@@ -82,7 +83,7 @@ some_time(draws *d, int64_t now)
                         : mrd_sat_add(now, (int64_t) (draw(d) % (20 * MRD_SEC)) - 10 * MRD_SEC);
 }
 
-/* A text that is dangerous to print, to parse or to use as a path. */
+/* Returns a text that is dangerous to print, to parse or to use as a path. */
 static inline char *
 some_text(draws *d)
 {

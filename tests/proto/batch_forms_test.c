@@ -1,5 +1,5 @@
-/* Events of one batch with forms that differ in one element only, and events far apart in any
- * order. Each is decoded unchanged. */
+/* The events of a batch have forms (sets of common properties) that differ in only one element.
+ * Events can also be far apart in time and in any order. Each event is decoded unchanged. */
 #include "base/obj.h"
 #include "proto/batch/batch.h"
 #include "tests/check.h"

@@ -1,7 +1,7 @@
 /*
  * Checks the batch reader with another encoder, protobuf's own: a batch with every kind of column,
- * in which one field is changed. Each row gives the new value of the field and whether docs/reference/wire.md
- * allows it. Both neighbours of each limit are included.
+ * in which one field is changed. Each row gives the new value of the field and whether
+ * docs/reference/wire.md allows it. Both neighbours of each limit are included.
  */
 #include "tests/check.h"
 
@@ -238,7 +238,7 @@ TEST(fields_of_a_later_version_are_passed_over)
     }
 }
 
-/* A reader keeps nothing of the previous batch. */
+/* A reader that is used for a second batch has no data of the first one. */
 TEST(a_reader_reads_one_batch_after_the_other)
 {
     whole w = whole_new();
@@ -289,7 +289,7 @@ TEST(half_a_batch_and_other_frames_are_refused)
 
 /* ---- One number of one column ---- */
 
-/* Address of a value of the batch: the i-th value of this field, with 32 or 64 bits. */
+/* The address of the i-th value of a field of the batch, which has 32 or 64 bits. */
 #define HEAD32(field) offsetof(Mrd__BatchHead, field), offsetof(Mrd__BatchHead, n_##field), 4, true
 #define HEAD64(field) offsetof(Mrd__BatchHead, field), offsetof(Mrd__BatchHead, n_##field), 8, true
 #define COLUMN32(field)                                                                            \

@@ -380,7 +380,8 @@ TEST(plain_spans)
     world_end(&w, b);
 }
 
-/* Numbers of every length. The portable loop and the processor's loop write the same bytes. */
+/* Encodes numbers of every length. The portable loop and the loop with special instructions write
+ * the same bytes. */
 TEST(varints_of_every_length)
 {
     enum { MANY_VARINTS = 64 * 3 + 2 };
@@ -648,9 +649,9 @@ TEST(closes_by_bytes)
     world_end(&w, b);
 }
 
-/* ---- The schema is the truth: protobuf-c reads what was written by hand ---- */
+/* ---- The encoder does not use protobuf-c. protobuf-c must be able to read its output ---- */
 
-/* A text of at most three letters for each number. */
+/* Makes a different text of at most three letters for each number. */
 static mrd_sid
 short_text(mrd_catalog *cat, uint32_t n)
 {

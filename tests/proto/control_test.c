@@ -1,5 +1,6 @@
-/* The control connection of a returning agent. As soon as the data connection is welcome the agent
- * dials control at once, however often that failed before. */
+/* The control connection of an agent that reconnects. As soon as the aggregator has accepted the
+ * data connection, the agent connects to the control port at once, even if many earlier attempts
+ * failed and the backoff is long. */
 #include "proto/link.h"
 
 #include <arpa/inet.h>

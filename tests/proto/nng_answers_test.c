@@ -1,5 +1,6 @@
-/* The faults of NNG that tests/proto/nng_faults_test.c shows do not occur with proto/nng/. The
- * answers to the other faults have tests of their own: proto/nng_end, proto/tls, proto/unaccepted. */
+/* tests/proto/nng_faults_test.c shows faults of NNG. This test shows that they do not occur with
+ * proto/nng/. The workarounds for other faults have tests of their own: proto/nng_end, proto/tls,
+ * proto/unaccepted. */
 #include "tests/proto/nng_faults.h"
 
 #include "proto/link.h"

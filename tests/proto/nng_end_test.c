@@ -14,7 +14,7 @@
 
 static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
 
-/* Runs on the thread that closes connections. */
+/* Blocks NNG's thread that closes connections, on which it runs. */
 static void
 hold_up(nng_pipe p, nng_pipe_ev what, void *arg)
 {

@@ -1,6 +1,6 @@
-/* The memory of connections before they are accepted, with real sockets. Peers that send half of a
- * large message and stop are closed above the budget. Returning agents with large frames are not
- * locked out by them. */
+/* The memory of connections that the aggregator has not accepted yet, with real sockets. Peers that
+ * send half of a large message and stop are closed when their memory exceeds the budget. Agents
+ * that reconnect with large frames can still connect. */
 #include "proto/link.h"
 
 #include <arpa/inet.h>
@@ -135,7 +135,8 @@ resident_bytes(void)
     return pages * 4096;
 }
 
-/* An announced message takes only the memory of its received bytes, also after malloc reused blocks of that size. */
+/* An announced message takes only the memory of its received bytes, also after malloc reused blocks
+ * of that size. */
 TEST(what_is_announced_takes_no_memory)
 {
     mrd_server *s = server_new();

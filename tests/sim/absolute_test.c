@@ -25,7 +25,8 @@ typedef struct {
     size_t n_pairs;
 } scene;
 
-/* Absolute time. Relative to it the session's clock is slow by 12 ppm and wanders by 19 ppb/s. */
+/* Returns the absolute time at a session time. Compared with absolute time, the session's clock is
+ * slow by 12 ppm, and its rate wanders by 19 ppb/s. */
 static int64_t
 absolute_of(int64_t session_ns)
 {
@@ -41,7 +42,7 @@ session_at(double t)
     return SIM_SESSION_ZERO + (int64_t) (t * 1e9);
 }
 
-/* A reading with a random error, mostly small and sometimes the maximum. */
+/* Makes a reading with a random error, which is usually small and sometimes the maximum. */
 static int64_t
 reading(rng *r, int64_t session_ns)
 {

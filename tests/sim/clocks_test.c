@@ -124,8 +124,8 @@ TEST(grid_covers_every_event)
            missed);
 }
 
-/* A clock whose rate is steady when its session begins, and then changes by up to 600 ppb/s. The live w
- * must not be lowered before such a change has begun. */
+/* A clock whose rate is steady when its session begins, and then changes by up to 600 ppb/s. The
+ * live w must not be lowered before such a change has begun. */
 TEST(a_clock_that_wanders_later_is_covered)
 {
     rng r = rng_new(rng_seed() * 7);
@@ -260,7 +260,8 @@ TEST(steps_break_the_epoch_soon)
             rows[i].name, o.noticed_s, o.report.bound.epochs, o.offline.gap, o.offline.missed);
         CHECK_ROW(c.name, o.err == MRD_OK);
         CHECK_ROW(c.name, o.offline.missed_good == 0);
-        /* A step of about one round trip contradicts few packets. It only lowers the quality. */
+        /* A step of about one round trip contradicts few packets. So no new epoch begins, and only
+         * the quality becomes worse. */
         if (fabs(rows[i].jump) >= 2e3 * c.rtt_us) {
             CHECK_ROW(c.name,
                       o.noticed_s < (c.load > 0 ? 6 : 3)); /* congested pairs give no information */
@@ -547,7 +548,8 @@ set_back(sim_config *c)
     c->wall_step_pair = 100;
 }
 
-/* RAW continues. Stamps around the step are dropped, and nothing else changes. */
+/* The wall clock is set, and RAW continues. Time stamps around the step are dropped, and nothing
+ * else changes. */
 TEST(wall_clock_set_by_an_hour)
 {
     static void (*const ways[])(sim_config * c) = { set_forward, set_back };
@@ -580,8 +582,8 @@ TEST(agent_and_aggregator_restart)
     hurt("the agent starts again at 90 s, the aggregator at 200 s", restart, 1.0);
 }
 
-/* RAW stopped for 20 s, and the node reported it. The rate is kept, so the new epoch has a narrow
- * bound at once. */
+/* The machine was suspended for 20 s, in which RAW stopped, and the node reported it. The new epoch
+ * keeps the rate of the clock, so it has a narrow bound at once. */
 TEST(suspend_declared_by_the_node)
 {
     sim_config c = ordinary;

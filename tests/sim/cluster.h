@@ -36,7 +36,7 @@
 #include "base/clock.h"
 #include "tests/sim/disk.h"
 
-/* The prevailing kind of faults of nodes with real agents. */
+/* The kind of faults that occurs most at nodes with real agents. */
 typedef enum {
     SIM_MOSTLY_NOTHING,     /* all kinds alike */
     SIM_MOSTLY_SPOOLS,      /* frequent kills, full disks and cut connections */

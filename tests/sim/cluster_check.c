@@ -13,7 +13,7 @@ losses(const mrd_counts *c)
     return mrd_counts_lost(c);
 }
 
-/* begun = delivered + lost + held, of every part at any time. */
+/* For every node of every session, begun = delivered + lost + held at any time. */
 static void
 check_counts(world *w, const mrd_session *s, const mrd_part *p)
 {

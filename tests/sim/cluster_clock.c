@@ -130,7 +130,7 @@ __wrap_mrd_resident_bytes(void)
     return 1 << 20;
 }
 
-/* A machine without information other than its clocks. */
+/* The simulated machine has no sources of time information except its clocks. */
 struct mrd_hostclock {
     char nothing;
 };

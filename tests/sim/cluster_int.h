@@ -31,7 +31,8 @@ typedef struct {
 
 /* ---- Clocks ---- */
 
-/* From true time `from` on it reads `local` and gains ppm, or is stopped. */
+/* A segment of a clock. At the true time `from` the clock shows `local`. From then on it is fast by
+ * `ppm`, or it is stopped. */
 typedef struct {
     int64_t from, local;
     double ppm;
@@ -137,7 +138,7 @@ typedef struct {
     bool synced;
 } stored_frame;
 
-/* The disk's contents of a session, which outlive the core. */
+/* What the disk has of a session. It remains when the aggregator's process ends. */
 typedef struct {
     uint64_t id;
     char *text;        /* the manifest; NULL if not yet written */

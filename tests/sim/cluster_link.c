@@ -256,7 +256,8 @@ link_reply(sim_node *n, uint32_t conn, uint64_t request, mrd_bytes frame, unsign
     }
 }
 
-/* The control channel exists after the data channel was welcomed. */
+/* Delivers a survey over the node's control channel, if there is one. A node has it as soon as the
+ * aggregator has accepted its data channel. */
 void
 link_survey(sim_node *n, uint64_t survey, mrd_bytes frame)
 {

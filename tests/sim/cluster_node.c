@@ -176,7 +176,8 @@ turn(world *w, uint64_t index, uint64_t wake, void *p)
 
 /* ---- Life ---- */
 
-/* Dies in one of the next calls of its disk, or between calls for different files. */
+/* Makes the agent's process die in one of the next calls of its disk, or between two calls for
+ * different files. */
 static void
 die_soon(sim_node *n)
 {

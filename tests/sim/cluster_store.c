@@ -1,7 +1,7 @@
 /*
  * The aggregator's directory on a simulated disk, with the real code: store, journals with their
- * thread, manifests with theirs, the cleaner, and recovery (aggregator/store/store.h, journals.h, pool.h,
- * cleaner.h). Each disk call takes time, and may fail or be the last one.
+ * thread, manifests with theirs, the cleaner, and recovery (aggregator/store/store.h, journals.h,
+ * pool.h, cleaner.h). Each disk call takes time, and may fail or be the last one.
  */
 #include <errno.h>
 #include <linux/magic.h>
@@ -337,8 +337,8 @@ is_as_sent(const world *w, unsigned node, const mrd_frame *f, mrd_bytes body)
 
 /* ---- Effects, as in loop_effects.c and loop_results.c ---- */
 
-/* A critical moment: the first frames of a node that joined late, which the manifest does not have
- * yet. */
+/* Makes a crash more likely at a critical moment: when the first frames of a node that joined late
+ * arrive, and the manifest does not have this node yet. */
 void
 store_bad_moment(world *w, const mrd_session *s)
 {

@@ -455,7 +455,7 @@ TEST(all_is_repeated_by_its_seed)
     CHECK(hash[0] == hash[1]);
 }
 
-/* Used like a program that walks through directories which others may change. */
+/* Uses the disk like a program that walks through directories while others may change them. */
 TEST(descriptors_lead_to_their_files)
 {
     sim_disk *d = sim_disk_new("fd", &(sim_disk_options){ .seed = 1 });

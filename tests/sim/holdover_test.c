@@ -176,7 +176,8 @@ TEST(a_clock_that_leaves_its_box_is_suspect)
     CHECK_INT(middle.missed + missed, 0);
 }
 
-/* Too little history: the bound is that of w, as without the learned rate. */
+/* If the history is too short, the bound is the one that follows from w
+ * (docs/reference/timesync.md, section 4), as without a learned rate. */
 TEST(a_clock_of_five_minutes_is_not_learned)
 {
     sim_config c = clock_of(rng_seed(), 3);
@@ -193,8 +194,8 @@ TEST(a_clock_of_five_minutes_is_not_learned)
     sim_fini(&s);
 }
 
-/* The first minute of a new clock. The live bound assumes w_live, until the estimate has shown how the
- * rate changes. */
+/* The first minute of a new clock. The live bound assumes w_live, until the estimate has shown how
+ * the rate changes. */
 TEST(a_new_clock_is_known_soon)
 {
     static const double until_s[] = { 10, 20, 30, 40, 60, 90 };

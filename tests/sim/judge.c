@@ -233,7 +233,8 @@ line_fit(baseline_fit *fit, const round_trip *rt, const double *w, size_t n)
     fit->a = sv - fit->b * st;
 }
 
-/* Line through the best (minimum delay) of the first and of the last 16 round trips. */
+/* Fits a line through two round trips: the one with the least delay of the first 16, and the one of
+ * the last 16. */
 static void
 two_point(baseline_fit *fit, const round_trip *rt, size_t n)
 {
@@ -247,7 +248,8 @@ two_point(baseline_fit *fit, const round_trip *rt, size_t n)
     fit->a = rt[a].mid - fit->b * mrd_seconds(fit->t0, rt[a].t);
 }
 
-/* NTP's clock filter: the round trip of minimum delay of each 8, with linear interpolation. */
+/* Imitates NTP's clock filter: of each 8 round trips it uses the one with the least delay, and
+ * interpolates linearly between these. */
 static void
 best_of_8(baseline_fit *fit, const round_trip *rt, size_t n)
 {

@@ -16,7 +16,8 @@
 #define BEFORE_S  200.0
 #define AFTER_S   200.0
 
-/* The new timeline: true time + ahead at the start of the gap, then with a rate of its own. */
+/* The new timeline of the aggregator. At the start of the gap it is ahead of true time by `ahead`,
+ * and it has another rate. */
 typedef struct {
     double gap_s;
     int64_t ahead;

@@ -48,7 +48,8 @@ TEST(older_and_newer_runtimes_lack_symbols)
     CHECK(dlvsym(between, "nrta_execute_schedule", "NRT_3.0.0") == NULL);
 }
 
-/* Wrong use before nrt_init, with invalid arguments after it, and after nrt_close. */
+/* Calls the runtime wrongly: before nrt_init, with invalid arguments after it, and after
+ * nrt_close. */
 static NRT_STATUS
 call_load(void)
 {

@@ -1,4 +1,5 @@
-/* Explicit asynchronous execution as of SDK 2.29: a pointer for the status, cores, three units. */
+/* Explicit asynchronous execution in the interface of SDK 2.29, which has a pointer for the status,
+ * a core, and three units. */
 #include <poll.h>
 #include <sys/eventfd.h>
 

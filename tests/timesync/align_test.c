@@ -665,8 +665,9 @@ TEST(file_round_trip)
     mrd_buf_fini(&two);
 }
 
-/* Every prefix and every flipped bit gives an error, never a table. Each is in a block of its exact
- * size. */
+/* Decodes each prefix of a file, and the file with each bit flipped. The result is an error, never
+ * a table. The input is in a block of exactly its size, so that a sanitizer detects a read after
+ * it. */
 TEST(file_refuses_damage)
 {
     mrd_align *a = two_epochs(0, 1e6), *b = NULL;

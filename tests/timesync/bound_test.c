@@ -12,7 +12,8 @@
 
 #define BINS 8
 
-/* A trajectory: offset and rate at t = 0, and a change of rate per half second within +-w. */
+/* A trajectory of a clock: offset and rate at t = 0, and a change of the rate in each half second,
+ * within +-w. */
 typedef struct {
     int64_t base, t_first;
     double x, rate, bend[2 * BINS + 8];
@@ -346,7 +347,8 @@ both_directions(const half_plane *h, size_t n)
     return up && down;
 }
 
-/* Forward, live while the bin is open, and in both directions. */
+/* Compares three answers: the forward one, the live one while the bin is open, and the offline one
+ * in both directions. */
 TEST(at_a_constant_rate_the_bound_is_exact)
 {
     uint64_t first = rng_seed();
@@ -415,7 +417,7 @@ TEST(at_a_constant_rate_the_bound_is_exact)
     CHECK(trimmed * 1000 < live + open);
 }
 
-/* Inequalities that follow from another one are dropped, which changes nothing. */
+/* The solver drops inequalities that follow from another one. This does not change the result. */
 TEST(what_is_implied_adds_nothing)
 {
     uint64_t first = rng_seed(), implied = 0;
@@ -465,7 +467,8 @@ TEST(what_is_implied_adds_nothing)
     CHECK(implied > 10000);
 }
 
-/* Returns the quality in the middle of each side of a jump, for epochs of these lengths in seconds. */
+/* Returns the quality in the middle of each side of a jump, for epochs of these lengths in
+ * seconds. */
 static void
 sides_of_a_jump(int64_t before, int64_t behind, mrd_align_quality ret[2])
 {

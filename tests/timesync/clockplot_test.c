@@ -122,8 +122,8 @@ TEST(widths_are_halves)
     mrd_align_free(a);
 }
 
-/* Tags are balanced, there are no external links, the name cannot inject tags, and the size does
- * not grow with the session. */
+/* The tags of the SVG are balanced, and it has no external links. A node's name cannot inject tags.
+ * The size of the SVG does not grow with the session. */
 TEST(svg_is_self_contained)
 {
     mrd_align *a = table("a<script>&b", 50000);
@@ -200,7 +200,7 @@ TEST(a_point_of_many_bins_has_their_extremes)
 
 /* ---- The plot read by its axes ---- */
 
-/* The scale of a panel's axes: value = at0 + per * pixel. */
+/* The scale of an axis of a panel (one chart of the drawing): value = at0 + per * pixel. */
 typedef struct {
     double x0, x_per, y0, y_per;
     double left, right, top, bottom; /* of its grid */

@@ -96,11 +96,11 @@ draw_spoiled(rng *r, job *j, family f)
     }
 }
 
-/* Members of a doubtful group: all ranks meet, or there are two halves. The second half is later by a
- * constant time, or also copies the begins of the first half, or is a job of its own. */
+/* Members of a doubtful group: all ranks meet, or there are two halves. The second half is later by
+ * a constant time, or also copies the begins of the first half, or is a job of its own. */
 typedef enum { ONE_GROUP, LATER, IN_STEP, TWO_JOBS } doubt;
 
-/* `tail` is the share of ends that are late alone, as after an interrupt. */
+/* `tail` is the share of ends at which only one rank is late, as after an interrupt. */
 static void
 draw_doubtful(rng *r, job *j, doubt of, double tail)
 {
@@ -219,8 +219,8 @@ TEST(groups_that_may_be_two_are_tested)
     CHECK(told > SEEDS);
 }
 
-/* Two groups of two ranks, of which one rank fits nowhere. The other rank of its group fits the first
- * group, later by a constant time. */
+/* Two groups of two ranks, of which one rank fits nowhere. The other rank of its group fits the
+ * first group, later by a constant time. */
 TEST(a_rank_that_remains_of_a_second_group_is_left_out)
 {
     const uint64_t first = rng_seed();
@@ -268,7 +268,7 @@ TEST(numbers_decide_if_they_are_unique)
                 if (i < p || i > STEPS - RANKS + p)
                     continue;
                 observe(&j, p, 1, at - 50e3 - rng_unit(&r) * 1e6, at + rng_unit(&r) * 5e3, false);
-                /* unique, one for all, a process that has one twice */
+                /* numbers are unique, or all equal, or one process has a number twice */
                 j.obs[j.n - 1].seq = what == 1 ? 9 : what == 2 && p == 3 && i == 9 ? 8 : i;
                 j.obs[j.n - 1].lasting = true;
             }
@@ -279,9 +279,9 @@ TEST(numbers_decide_if_they_are_unique)
     }
 }
 
-/* A group may be destroyed and created again under its old name. Its numbers then begin again. If all
- * ranks recorded both groups, their order decides. Ranks that recorded only one group may be left
- * out. */
+/* A group may be destroyed and created again under its old name. Its numbers then begin again. If
+ * all ranks recorded both groups, their order decides. Ranks that recorded only one group may be
+ * left out. */
 TEST(a_group_may_be_created_again)
 {
     const uint64_t first = rng_seed();

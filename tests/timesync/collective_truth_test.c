@@ -235,7 +235,7 @@ leave_roughly(rng *r, pace *p)
     p->period = fmax(p->period, 4 * p->latency);
 }
 
-/* `late_ends` is the share of ends of an honest job that are late alone. */
+/* `late_ends` is the share of ends in an honest job at which only one rank is late. */
 static job *
 make_job(uint64_t seed, kind of, double late_ends)
 {
@@ -517,7 +517,7 @@ TEST(two_collectives_are_not_exact)
     CHECK_INT(t.aligned, 1);
 }
 
-/* Ends that are late alone, as after an interrupt, hardly matter. */
+/* Ends at which only one rank is late, as after an interrupt, hardly affect the alignment. */
 TEST(honest_jobs_are_aligned_and_lateness_is_proven)
 {
     static const struct {

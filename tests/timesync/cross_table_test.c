@@ -112,7 +112,7 @@ TEST(what_cannot_be_decided_is_doubted)
     mrd_cross_table t = readings(MRD_SEC, step, at, 0);
     unsigned doubted = 0, wrong = 0;
 
-    CHECK_INT(t.step, 0); /* possible for a slew: interpolated, with doubt */
+    CHECK_INT(t.step, 0); /* a slew could have this size, so it is no step, and the doubt grows */
     CHECK_INT(t.doubt, step + MRD_MS / 2 + MRD_CROSS_UNSEEN);
     for (int64_t raw = 0; raw <= 10 * MRD_SEC; raw += 1234567) {
         mrd_dur_ns doubt;
@@ -184,8 +184,8 @@ TEST(set_back_it_shows_some_times_twice)
 }
 
 /* A device's time is computed from the sync point after its execution. If the clock was set in
- * between, the time is earlier than all that the new era showed. It must not be placed in an earlier
- * era that showed this time, and its span keeps its length. */
+ * between, the time is earlier than all that the new era showed. It must not be placed in an
+ * earlier era that showed this time, and its span keeps its length. */
 TEST(a_devices_time_is_of_the_era_of_its_sync_point)
 {
     static const mrd_dur_ns steps[] = { -3600 * MRD_SEC, -30 * MRD_SEC, -2 * MRD_SEC,
@@ -287,7 +287,8 @@ TEST(readings_that_no_clock_gives)
             mrd_err err;
             mrd_dur_ns bracket = (int64_t) (rng_next(&r) >> (rng_next(&r) % 64)) >> 1;
 
-            /* Distances of any size in both directions, inside and outside of the range of times. */
+            /* Distances of any size in both directions, inside and outside of the range of
+             * times. */
             raw = rng_next(&r) % 4 == 0
                       ? (int64_t) rng_next(&r)
                       : mrd_sat_add(raw, (int64_t) rng_next(&r) >> (rng_next(&r) % 64));

@@ -28,7 +28,7 @@ random_poly(rng *r)
     return p;
 }
 
-/* A random point of the set: a convex combination of its vertices. */
+/* Returns a random point of the set, as a convex combination of its vertices. */
 static mrd_vertex
 sample(rng *r, const mrd_poly *p)
 {

@@ -10,7 +10,7 @@
 typedef struct {
     mrd_err (*run)(int which, mrd_buf *to);
     int which;
-    uint64_t told; /* number of allocations with a reported error */
+    uint64_t told; /* number of failed allocations that were reported as an error */
     uint64_t
         /* among the others, allocations that change the output without an error: mostly wider
          * bounds (mrd_bound_both) */

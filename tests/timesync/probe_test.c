@@ -25,7 +25,8 @@ TEST(bridge_maps_by_the_mean_difference)
     CHECK_ERR("backward", mrd_stamp_bridge(&a, &b, 5000500, &raw, &e), MRD_INVALID);
 }
 
-/* 30 ppm of 100 ms are 3 us: a distant aggregator, not a step of the clock. */
+/* During a round trip of 100 ms, a rate of 30 ppm changes the clock by 3 us. This is a distant
+ * aggregator, and must not count as a step of the clock. */
 TEST(bridge_over_a_long_round_trip)
 {
     enum { TRIP = 100000000, DRIFT = 3000 };

@@ -1,6 +1,9 @@
-/* Half of the narrowest bound of the last minute, computed again from all bins. The estimates, live
- * and of the whole session, are compared with the least-squares problem that they solve. That
- * problem has all states and measurements in one system of equations. */
+/*
+ * Tests the estimate of a clock (timesync/smooth.h). Half of the narrowest bound of the last minute
+ * is computed again from all bins. The estimates, live and of the whole session, are compared with
+ * the solution of a least-squares problem. It has all states and measurements in one system of
+ * equations.
+ */
 #include "timesync/smooth.h"
 
 #include <math.h>
@@ -88,7 +91,8 @@ add_square(squares *q, const int *at, const long double *f, int parts, long doub
     }
 }
 
-/* Before the first bin: the middle of its bound, with the variance of its width. */
+/* Adds the assumption about the first bin: the middle of its bound, with the variance of its
+ * width. */
 static void
 add_prior(squares *q, const mrd_smooth_bin *bin)
 {
@@ -101,7 +105,8 @@ add_prior(squares *q, const mrd_smooth_bin *bin)
 }
 
 /* From one bin to the next the rate has white noise of density (w / 2)^2. Its integrals over dt
- * have the covariance [dt^3/3, dt^2/2; dt^2/2, dt], which gives two squares by its Cholesky factor. */
+ * have the covariance [dt^3/3, dt^2/2; dt^2/2, dt], which gives two squares by its Cholesky
+ * factor. */
 static void
 add_step(squares *q, int i, long double dt, long double w)
 {
@@ -167,7 +172,7 @@ held(double v, double lo, double hi)
     return fmin(fmax(v, lo), hi);
 }
 
-/* A clock of some rate, measured with delays. Some delays are long, and some bins have no
+/* Draws a clock with some rate and its measurements. Some delays are long, and some bins have no
  * measurement. */
 static void
 draw_bins(rng *r, mrd_smooth_bin *bins, int n)
@@ -283,7 +288,7 @@ TEST(live_estimates_are_those_of_least_squares_so_far)
     }
 }
 
-/* Half of the width that one of twenty bins is below. */
+/* Returns half of the width below which one of twenty bins is. */
 TEST(half_of_the_narrow_ones)
 {
     for (size_t n = 1; n < 100; n += 3) {

@@ -284,7 +284,8 @@ TEST(a_source_without_many)
     run(false);
 }
 
-/* There are no arrows to add, so the source is unchanged. */
+/* If the profile has no calls to which arrows could lead, mrd_call_arrows_open returns the source
+ * itself. */
 TEST(profiles_without_calls)
 {
     array_source from = { .base = { .next = array_next, .close = array_close } };
@@ -299,7 +300,8 @@ TEST(profiles_without_calls)
     mrd_catalog_free(cat);
 }
 
-/* ---- Device profiles: nc_exec_running at the end of the arrows has the file name of its call ---- */
+/* ---- Device profiles: nc_exec_running at the end of the arrows has the file name of its call
+ * ---- */
 
 typedef struct {
     mrd_catalog *cat;

@@ -1,5 +1,5 @@
-/* Calls that two sources recorded: which events are given, when, and the effect of an error. The
- * counts of random calls are tested in summary_test.c. */
+/* Calls that two sources recorded (trace/analysis/calls.h): which events are passed on, when, and
+ * the effect of an error. summary_test.c tests the counts of random calls. */
 #include "tests/trace/events.h"
 #include "trace/analysis/calls.h"
 
@@ -97,7 +97,8 @@ TEST(the_slack_is_as_documented)
         }
 }
 
-/* The number of waiting calls is limited. If more hooks wait, the oldest count at once, in order. */
+/* The number of waiting calls is limited. If more hooks wait, the oldest count at once, in
+ * order. */
 TEST(only_so_many_wait)
 {
     enum { N = MRD_CALLS_WAITING + 40 };

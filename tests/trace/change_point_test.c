@@ -1,4 +1,5 @@
-/* Changes of a level: series without and with a change at a known place. */
+/* Finds changes of a level (trace/analysis/series/change_point.h) in series without a change, and
+ * with a change at a known index. */
 #include "trace/analysis/series/change_point.h"
 
 #include <math.h>
