@@ -6,7 +6,8 @@
 
 /* Returns true if the estimate and the bound are straight lines in the whole window. The cursors a
  * and b are at the begin and the end of the window. So both must be between the same bins. The
- * window must also contain no gap, which can be shorter than a window. */
+ * window must also contain no gap of the table. This is checked separately, because a gap can be
+ * shorter than a window. */
 static bool
 is_straight(const mrd_align *align, const mrd_align_cursor *a, const mrd_align_cursor *b,
             int64_t from)

@@ -39,11 +39,11 @@
  * may be assigned to the wrong era after the clock was set back. */
 #define MRD_CROSS_LATE (60 * MRD_SEC)
 
-/* Limits in ns how far the other clock can be from a straight line without a record. The agent
- * reads both clocks in every loop. It records readings only if they depart from the line through
- * the previous readings by more than half of this limit plus half the brackets. It then records the
- * readings before and after the departure. Every doubt contains this limit plus twice the wider
- * bracket of the two readings. */
+/* How far, in ns, the other clock can depart from the straight line between two recorded readings.
+ * The agent reads both clocks in every loop. It records readings only if they depart from the line
+ * through the previous readings by more than half of this limit plus half the brackets. It then
+ * records the readings before and after the departure. Every doubt contains this limit plus twice
+ * the wider bracket of the two readings. */
 #define MRD_CROSS_UNSEEN (2 * MRD_US)
 
 typedef struct {

@@ -3,9 +3,9 @@
  * epochs
  *
  *   live     mrd_follow_live() extrapolates from the last bin with the current data. The assumed
- *            maximum change of the rate, w, is w_live for the first MRD_FOLLOW_ADAPT of an epoch. Then w
- *            is 4 times the largest bend (change of the rate) of the estimate until now, but at least
- *            the option w.
+ *            maximum change of the rate, w, is w_live for the first MRD_FOLLOW_ADAPT of an epoch.
+ *            Then w is 4 times the largest bend (change of the rate) of the estimate until now, but
+ *            at least the option w.
  *   offline  mrd_follow_offline() uses all data, in both directions of time. It is for finished
  *            sessions, and its result can be recomputed from the stored probes.
  *
@@ -35,8 +35,8 @@
 /* The live w is w_live until an epoch is this long. Then it is computed from the data. After 15 s,
  * clocks that wander by 600 ppb/s left their bound in the simulation; after 30 s, none did. */
 #define MRD_FOLLOW_ADAPT (30 * MRD_SEC)
-/* With fewer bins than this in MRD_FOLLOW_WINDOW, or in the same share of a shorter time, w stays at
- * w_live or above. */
+/* With fewer bins than this in MRD_FOLLOW_WINDOW, or in the same share of a shorter time, w stays
+ * at w_live or above. */
 #define MRD_FOLLOW_DENSE 30
 #define MRD_FOLLOW_W_MAX 5000.0 /* the largest w that is computed, in ppb/s */
 /* In this first part of an epoch, live results have the quality "settling". */

@@ -173,7 +173,8 @@ mrd_join_counts mrd_joiner_counts(const mrd_joiner *joiner);
 #define MRD_PROBE_KEY_LEN    32
 
 /* Warm-up packets are sent before a pair of requests, and before its answers, to wake idle hardware
- * on the path. They are not answered, recorded or authenticated. They have the k of the pair. */
+ * on the path. They are not answered, recorded or authenticated. They carry the probe number (k) of
+ * the pair. */
 typedef enum { MRD_PROBE_REQUEST = 1, MRD_PROBE_ANSWER = 2, MRD_PROBE_WARMUP = 3 } mrd_probe_kind;
 
 typedef struct {

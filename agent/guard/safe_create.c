@@ -8,8 +8,8 @@
 
 #include "base/hash.h"
 
-/* Number of attempts to clear a name. Another user can create a file of this name again in between,
- * but hardly every time. */
+/* Maximum number of attempts to remove another user's file and create a new one. The other user can
+ * create the file again in between, but hardly every time. */
 #define TRIES 64
 
 bool

@@ -11,9 +11,9 @@
  *          exactly one call and one event match. Otherwise the load has no name, which is reported.
  *          No name is guessed.
  * Times    All times are of the node's CLOCK_MONOTONIC_RAW.
- * Memory   The table has MRD_MODELS_MAX loads. If it is full, the oldest load that was
- *          unloaded is dropped, and counted if a session wants it. If none is unloaded, new loads are only counted. The
- *          table also keeps the same number of load events of the runtime.
+ * Memory   The table has MRD_MODELS_MAX loads. If it is full, the oldest load that was unloaded is
+ *          dropped, and counted if a session wants it. If none is unloaded, new loads are only
+ *          counted. The table also keeps the same number of load events of the runtime.
  * Threads  Only the agent's loop calls these functions.
  */
 #ifndef MRD_AGENT_NEURON_MODELS_H

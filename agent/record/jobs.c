@@ -347,8 +347,8 @@ change_file(void *self, void *of, const mrd_job_told *told, mrd_local_ns now)
         asks_after_all(self, of, mrd_str_of(told->request), now);
 }
 
-/* Handles a job file that was removed, or that states the end of the job. The job ends on this node when all
- * its files have ended. */
+/* Handles a job file that was removed, or that states the end of the job. The job ends on this node
+ * when all its files have ended. */
 static void
 end_file(void *self, void *of, mrd_local_ns now)
 {

@@ -138,10 +138,10 @@ void mrd_record_untraced(mrd_record *record, uint64_t session, mrd_local_ns unti
 /* Errors: NOTFOUND. */
 mrd_err mrd_record_stop(mrd_record *record, uint64_t session, mrd_local_ns stop);
 /* Called when the aggregator has listed its sessions, and each was armed or started. If `all` is
- * true, a later session can only miss events that were read at most two seconds before this call. */
+ * set, a later session can only miss events that were read at most two seconds before this call. */
 void mrd_record_sessions_known(mrd_record *record, mrd_local_ns now, bool all);
-/* Sends the window [from, to] of a recorder session. If `to` is in the future, the window is
- * open until then. Errors: NOTFOUND, STATE (not a recorder), LIMIT (triggers), EXISTS (known id). */
+/* Sends the window [from, to] of a recorder session. If `to` is in the future, the window is open
+ * until then. Errors: NOTFOUND, STATE (not a recorder), LIMIT (triggers), EXISTS (known id). */
 mrd_err mrd_record_trigger(mrd_record *record, uint64_t id, uint64_t trigger, mrd_local_ns from,
                            mrd_local_ns to);
 /* Changes a recording session. Sets its pauses (RAW, at most MRD_RECORD_PAUSES; `to` is INT64_MAX

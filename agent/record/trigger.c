@@ -43,7 +43,8 @@ struct mrd_trigger_watch {
     steps steps[MRD_TRIGGER_STEPS];
     uint64_t turn;
     told_causes told[TENANTS];
-    /* number of tenants up to now; if it exceeds TENANTS, the oldest were replaced */
+    /* number of tenants (jobs or users) up to now; if it exceeds TENANTS, the oldest were
+     * replaced */
     unsigned n_told;
     mrd_local_ns starts[STARTS]; /* start times of recent sessions; 0 means none */
     unsigned n_starts;

@@ -16,8 +16,8 @@
 #define LAST        4      /* number of newest cross-reads that each batch contains */
 #define LOOK_WITHIN MRD_US /* repeat a reading that took longer than this */
 #define DEPARTURE   (MRD_CROSS_UNSEEN / 2)
-/* An interval divided by this is the maximum error of the interval's length. Oscillators are
- * assumed to be wrong by at most 500 ppm. */
+/* The measured length of an interval is wrong by at most 1/PER_PPM of it, because an oscillator is
+ * assumed to be off by at most 500 ppm. */
 #define PER_PPM (1000000 / 500)
 
 /* Makes a cross-read of the two clocks: reads RAW, REALTIME and RAW again. If the two RAW readings

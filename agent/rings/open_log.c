@@ -30,7 +30,7 @@
 /* Maximum size of the file in bytes. New spans are accepted only if less than half of it was in use
  * when the file was last rewritten. */
 #define FILE_MAX (16u << 20)
-/* The file is rewritten when it is larger than twice its last rewritten size plus this number of
+/* The file is rewritten when it is larger than twice its size after the last rewrite plus GROWTH
  * bytes. */
 #define GROWTH       (1u << 20)
 #define BATCH_EVENTS 4096u

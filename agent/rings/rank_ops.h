@@ -18,7 +18,7 @@ typedef struct {
     unsigned open;      /* number of calls that have not returned */
     mrd_local_ns begin; /* start of the oldest open call */
     uint64_t bytes, bytes_before;
-    uint64_t seen; /* number of ended calls with a known duration */
+    uint64_t seen; /* number of ended calls whose durations are known */
     /* At most one in 1,000 of the `seen` calls took longer than this. 0 if no call was slow enough
      * to be observed. */
     mrd_dur_ns slow_ns;

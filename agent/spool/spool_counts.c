@@ -498,7 +498,7 @@ mrd_spool_damage_in(const char *dir)
     slot c;
 
     snprintf(path, sizeof(path), "%s/counts", dir);
-    /* O_NONBLOCK, because open() would block if the file were a FIFO. */
+    /* O_NONBLOCK is set because open() would otherwise block if the file is a FIFO. */
     if ((fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)) < 0)
         return 0;
     for (uint32_t i = 0; i < SLOTS_MAX; i++)

@@ -31,8 +31,8 @@ typedef struct {
     const char *target;
     /* further named targets (aggregator/core/common/targets.h); NULL means none */
     const char *targets;
-    /* gives the finished copy to the user of the session's job. Only for targets that are
-     * directories */
+    /* true if the user of the session's job becomes the owner of the finished copy. Only for
+     * targets that are directories */
     bool owner;
     /* path of a session's copy below the target; NULL means "{date}/{session}" */
     const char *path;

@@ -463,8 +463,8 @@ refused(const request *req, mrd_why *why)
 }
 
 /* Switches to the bucket's region, which the refusal of a request names. Also replaces the region
- * in the service's URL, if it has one, as Amazon's do. A region becomes part of a URL, so only
- * letters, digits and hyphens are accepted. Returns false if nothing changed. */
+ * in the service's URL, if it has one. Amazon's URLs have one. A region becomes part of a URL, so
+ * only letters, digits and hyphens are accepted. Returns false if nothing changed. */
 static bool
 follow_bucket(mrd_s3 *s3, const request *req)
 {

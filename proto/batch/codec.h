@@ -1,7 +1,7 @@
 /*
  * proto/batch/codec.h - compression for batches, and scratch memory of the encoder and decoder.
- * proto/batch/codec.c is the only file that uses zstd. Code outside proto/ only creates a codec, passes
- * it to proto/batch/batch.h and frees it. proto/batch/codec_int.h has the internals.
+ * proto/batch/codec.c is the only file that uses zstd. Code outside proto/ only creates a codec,
+ * passes it to proto/batch/batch.h and frees it. proto/batch/codec_int.h has the internals.
  */
 #ifndef MRD_PROTO_BATCH_CODEC_H
 #define MRD_PROTO_BATCH_CODEC_H

@@ -155,10 +155,10 @@ typedef struct {
 mrd_err mrd_coll_bound(const coll_sample *sample, const coll_line *line, int64_t origin,
                        int64_t shift, coll_seams seams, mrd_coll_process *to, bool *ret_fits);
 /* Returns CLOCK if the match of one process is ambiguous: its ends fit as well if each collective
- * is matched with an earlier or later one. If the collectives are matched by lasting numbers, CLOCK
- * is returned only if the ends fit much better elsewhere. `at` has the ends of collectives in
- * session time according to the solved processes, or NAN. It is used for sequence numbers that may
- * begin again. */
+ * is matched with an earlier or later one. Lasting sequence numbers never begin again. If the
+ * collectives are matched by such numbers, CLOCK is returned only if the ends fit much better
+ * elsewhere. `at` has the ends of collectives in session time according to the solved processes, or
+ * NAN. It is used for sequence numbers that may begin again. */
 mrd_err mrd_coll_check_pairs(coll_solver *solver, size_t process, const double *at,
                              mrd_dur_ns trust, mrd_why *why);
 /*
