@@ -1,5 +1,6 @@
 # cmake -D DIR=aggregator/web -D "FILES=index.html;app.js" -D OUT=web_files.c -P embed.cmake
-# Writes the files as the table of aggregator/api/http_web.h: name, type, ETag (of the content), bytes.
+# Writes a C file with the contents of FILES, as the table that aggregator/api/http_web.h declares. A row has the name, the media type,
+# the ETag (a hash of the contents) and the bytes of one file.
 set(types_html "text/html; charset=utf-8")
 set(types_css "text/css; charset=utf-8")
 set(types_js "text/javascript; charset=utf-8")
