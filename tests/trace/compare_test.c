@@ -1,12 +1,12 @@
-/* Compares runs: the distribution with published tables, and the error rates on series with a known
- * difference. */
+/* Tests the comparison of runs (trace/analysis/judge/compare.h). Student's distribution is compared
+ * with published tables. Error rates are measured on random runs with a known difference. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "tests/check.h"
 #include "trace/analysis/judge/compare.h"
 
-/* Two-sided tails from tables of Student's t. */
+/* The probabilities of both tails are in published tables of Student's t. */
 TEST(the_tail_is_students)
 {
     CHECK(fabs(mrd_student_tail(12.7062, 1) - 0.05) < 1e-5);
@@ -56,8 +56,8 @@ normal(uint64_t *seed)
     return sqrt(-2 * log(uniform(seed))) * cos(6.283185307179586 * uniform(seed));
 }
 
-/* Draws steps of about `mean` with 2 % autocorrelated noise (r). One in 50 takes three times
- * longer. */
+/* Draws n durations of steps: `mean` with 2 % noise whose neighbours have the correlation r. One
+ * step in 50 takes three times as long. */
 static void
 steps(double *v, size_t n, double mean, double r, uint64_t *seed)
 {
@@ -69,7 +69,8 @@ steps(double *v, size_t n, double mean, double r, uint64_t *seed)
     }
 }
 
-/* Returns how many of 1,000 pairs of runs are called different at 99 %. */
+/* Draws 1,000 pairs of sides with `runs` runs each. The steps of the second side are longer by the
+ * fraction `change`. Returns how many pairs are called different with 99 % confidence. */
 static unsigned
 called(double change, double r, size_t n, size_t runs, uint64_t seed)
 {
@@ -100,9 +101,9 @@ TEST(equal_runs_are_seldom_called_different)
     CHECK(called(0, 0, 100, 3, 4) <= 30);
 }
 
-/* Returns how many of 500 pairs of runs with a warm-up are called longer at 99.9 %. The warm-up
- * begins above the steady step and falls to 1/e in a random number of steps, in 2 % noise.
- * *shorter: number called shorter. */
+/* Returns how many of 500 pairs are called longer with 99.9 % confidence, and stores in *shorter
+ * how many are called shorter. In each run the first steps are longer (a warm-up). This excess
+ * falls to 1/e in a random number of steps. The noise is 2 %. */
 static unsigned
 warming(double change, size_t runs, uint64_t seed, unsigned *shorter)
 {
@@ -136,7 +137,7 @@ TEST(a_warmup_hides_no_difference)
 
     CHECK(warming(0, 1, 31, &shorter) + shorter <= 3);
     CHECK(warming(0, 3, 32, &shorter) + shorter <= 3);
-    CHECK(warming(0.05, 1, 33, &shorter) >= 200); /* if the warm-up is not excluded: 0, 0 and 0 */
+    CHECK(warming(0.05, 1, 33, &shorter) >= 200); /* all three are 0 if warm-ups are included */
     CHECK(warming(0.1, 1, 34, &shorter) >= 425);
     CHECK(warming(0.05, 3, 35, &shorter) >= 450);
 }
@@ -178,8 +179,9 @@ TEST(a_warmup_is_evident)
     CHECK_INT((int) n, 0);
 }
 
-/* Returns how many of 1,000 pairs are called different at 99.9 %. Each run has a drift of half the
- * noise that is correlated over 1 / (1 - r) steps. Neighbours hardly show such a drift. */
+/* Returns how many of 1,000 pairs of equal runs are called different with 99.9 % confidence. Each
+ * run has a random drift, half as large as the noise and correlated over 1 / (1 - r) steps. The
+ * differences of neighbouring steps hardly show such a drift. */
 static unsigned
 drifting(double r, size_t runs, uint64_t seed)
 {
@@ -214,8 +216,9 @@ TEST(a_drift_is_seldom_a_difference)
     CHECK(drifting(0.99, 3, 13) <= 20);
 }
 
-/* 1/f noise: the same power in each octave of time, from one step to 64 runs. Consecutive runs of a
- * pair share it. *hits: pairs that are called different at 99.9 %. */
+/* Returns how many of 1,000 pairs are called different with 99.9 % confidence. The runs have 1/f
+ * noise, which has the same power in each octave of time, here from one step to about 54 runs. The
+ * noise continues from each run of a pair to the next. */
 static unsigned
 flicker(double change, size_t runs, uint64_t seed)
 {
@@ -268,8 +271,8 @@ TEST(a_change_is_found)
     CHECK(called(-0.01, 0, 200, 5, 16) >= 950);
 }
 
-/* Other work slows part of a run's steps by half, at random times. Medians show a change that means
- * do not. */
+/* At random times other work makes a few consecutive steps 50 % longer. This noise hides a change
+ * of 5 % in the means, but not in the medians. */
 TEST(slow_stretches_hide_no_change)
 {
     uint64_t seed = 31;
@@ -323,8 +326,9 @@ TEST(the_interval_holds_the_truth)
     CHECK(inside >= 975);
 }
 
-/* Runs differ among themselves by more than their steps explain. A difference of two single runs
- * then means nothing. */
+/* The runs of one side differ by more than the noise of their steps. A comparison of one run per
+ * side cannot know this and calls the sides different. A comparison of two runs per side does
+ * not. */
 TEST(spread_between_runs_counts)
 {
     double v[4][50];
@@ -345,7 +349,8 @@ TEST(spread_between_runs_counts)
     CHECK(fabs(c.change - 3) < 0.2);
 }
 
-/* Runs too short for a variance of their own share one, in a t-test of their means. */
+/* Runs of three steps are too short to estimate a variance from each. Their means are compared by a
+ * t-test with one variance for all runs. */
 TEST(short_runs_are_compared_by_each_other)
 {
     double v[10][3], mean[10], side[2] = { 0 }, square = 0, t;
@@ -368,7 +373,7 @@ TEST(short_runs_are_compared_by_each_other)
     CHECK_INT(mrd_compare(runs, 5, runs + 5, 5, &c), MRD_OK);
     CHECK(c.p < 0.001);
     CHECK(!c.median && fabs(c.change / c.error - t) < 1e-6 * t && c.df >= 4 && c.df <= 8 + 1e-9);
-    CHECK_INT(mrd_compare(runs, 2, runs + 5, 5, &c), MRD_OK); /* two do not know */
+    CHECK_INT(mrd_compare(runs, 2, runs + 5, 5, &c), MRD_OK); /* two short runs are too few */
     CHECK(c.p == 1 && isinf(mrd_compare_half(&c, 0.99)));
 }
 

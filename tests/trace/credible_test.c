@@ -1,4 +1,5 @@
-/* Records of devices that cannot be right: traces of one process are generated with one kind of fault each. */
+/* Tests the detection of device records that cannot be right (mrd_report_credible). Each generated
+ * trace of one process has one kind of fault. */
 #include <stdlib.h>
 
 #include "tests/check.h"
@@ -10,13 +11,13 @@
 
 typedef struct {
     const char *id;
-    int cover_us;       /* length of a kernel that covers others; 0 if there is none */
-    int cover_stream;   /* the others run on stream 7 */
+    int cover_us;       /* length of a kernel whose span covers other kernels; 0 for none */
+    int cover_stream;   /* its stream; the other kernels run on stream 7 */
     const char *cover;  /* its name */
     int launch_us;      /* from launch to kernel; negative if the kernel begins first */
-    int graphs, lost;   /* launches of graphs, of these without kernels */
-    int late_graphs;    /* further ones after the last kernel, without kernels */
-    int steps, emptied; /* of the device, of these without kernels */
+    int graphs, lost;   /* launches of graphs, and how many of them have no kernels */
+    int late_graphs;    /* launches of graphs after the last kernel, without kernels */
+    int steps, emptied; /* steps on the device, and how many of them have no kernels */
     mrd_credible_row want;
     bool hides;
 } fault;
@@ -149,7 +150,7 @@ TEST(faults_are_counted_and_others_are_not)
     }
 }
 
-/* Spans at a begin, of a length, and with arguments. */
+/* The texts of events: a kernel on the device, and a call on the host, with begin and duration. */
 #define KERNEL(begin, dur, args)                                                                   \
     ",{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"k\",\"pid\":0,\"tid\":7,\"ts\":" begin           \
     ",\"dur\":" dur ",\"args\":{" args "}}"
@@ -161,7 +162,8 @@ TEST(faults_are_counted_and_others_are_not)
 #define NUMBER(number)     ",\"correlation\":" number
 #define AT(begin)          "17500000#" begin /* '#' becomes the repetition, of two digits */
 
-/* Traces without faults that look as if they had some. `first` occurs once, `each` 50 times. */
+/* Traces that resemble faulty ones but are correct. The events `first` are written once, the events
+ * `each` 50 times. */
 static const struct {
     const char *id, *first, *each;
     uint64_t graphs;

@@ -1,8 +1,9 @@
 /*
- * Joins executions of paired physical cores into one span. Random executions of four logical cores
- * in two processes are mixed with other events, and some halves are missing, late or unfinished.
- * The result has one span for each pair with the times of both halves, and a named gap for each
- * single half. Everything else is unchanged and in order.
+ * Tests the joining of executions on paired physical cores (trace/sink/exec_pairs.h). A logical
+ * core consists of two physical cores, and each of them records its half of an execution. Random
+ * executions of four logical cores in two processes are mixed with other events. Some halves are
+ * missing, late or unfinished. The result must have one span for each pair with the times of both
+ * halves, and a named gap for each single half. All other events are unchanged and in order.
  */
 #include "trace/sink/exec_pairs.h"
 
@@ -184,7 +185,8 @@ TEST(pairs_are_one_and_halves_say_so)
     mrd_catalog_free(cat);
 }
 
-/* More events arrive than are kept while a half waits. It is output as a half, and nothing is lost. */
+/* While a half waits for its other half, more events arrive than may be kept in memory. The half is
+ * then output alone, and no event is lost. */
 TEST(memory_is_bounded)
 {
     mrd_exec_pairs *p = NULL;
@@ -213,8 +215,8 @@ TEST(memory_is_bounded)
     mrd_catalog_free(cat);
 }
 
-/* A span that begins after the end of a half does not belong to it, even while an older half of
- * another core waits. */
+/* A span that begins after the end of a half is another execution. It is not joined with this half,
+ * even if the half is still kept because an older half of another core waits. */
 TEST(behind_the_end_is_another_execution)
 {
     mrd_exec_pairs *p = NULL;
@@ -237,7 +239,8 @@ TEST(behind_the_end_is_another_execution)
     mrd_catalog_free(cat);
 }
 
-/* Logical cores with one physical core need no joining. */
+/* If each logical core has one physical core, there is nothing to join, and
+ * mrd_exec_pairs_new returns NULL. */
 TEST(single_cores)
 {
     mrd_exec_pairs *p = NULL;

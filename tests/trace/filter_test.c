@@ -168,7 +168,8 @@ TEST(a_process_or_core_that_is_not_there_is_named)
     mrd_catalog_free(w.cat);
 }
 
-/* A call has no core of its own, but it may name one. */
+/* A filter for cores also keeps calls of the runtime's API whose argument lnc_idx names a selected
+ * core. Other events without a core are dropped. */
 TEST(calls_go_with_the_core_that_they_name)
 {
     static const struct {
@@ -245,7 +246,8 @@ TEST(words_are_checked)
     }
 }
 
-/* In a profile its own names are event types, too. */
+/* A filter accepts the event types that Meridian defines. With a catalog it also accepts the names
+ * of events in this catalog. */
 TEST(types_are_checked)
 {
     static const struct {

@@ -1,4 +1,5 @@
-/* Which spans are parts of one collective, and which cores took part. */
+/* Tests which spans are joined to one collective, and which cores took part in it
+ * (trace/analysis/gather.h). */
 #include "tests/trace/profile.h"
 #include "trace/analysis/gather.h"
 
@@ -13,7 +14,7 @@ typedef struct {
 
 typedef struct {
     char said[512]; /* the cores of each reported collective: "0,1 2 " */
-    uint32_t group; /* of the last */
+    uint32_t group; /* of the last reported collective */
 } receiver;
 
 static void
@@ -31,7 +32,7 @@ take(void *self, const mrd_gathered *c)
     r->group = c->group;
 }
 
-/* A gather with a profile's own catalog, and the receiver of its reports. */
+/* A gather object with its own catalog, and the receiver of the collectives that it reports. */
 typedef struct {
     test_profile *p;
     receiver r;
@@ -133,7 +134,8 @@ TEST(parts_meet_where_they_overlap)
     }
 }
 
-/* Participants are cores, each counted once. The number of members is the group's last statement. */
+/* Each core that took part in a group is counted once. The number of members is the one that the
+ * group's last event states. */
 TEST(who_took_part_is_counted)
 {
     world *w = world_new();
@@ -153,8 +155,8 @@ TEST(who_took_part_is_counted)
     mrd_gather_free(NULL);
 }
 
-/* The size of the group is unknown, or it is assumed to be all ranks, while the profile has fewer
- * ranks than the job. */
+/* Tests the number of expected participants if ranks are missing from the profile. Either no event
+ * states the size of the group, or the group is assumed to have all ranks of the job. */
 TEST(groups_without_a_size_of_a_job_that_lacks_ranks)
 {
     static const struct {
@@ -211,7 +213,8 @@ TEST(groups_without_a_size_of_a_job_that_lacks_ranks)
     }
 }
 
-/* The parts of groups above the limit are counted. The groups below the limit continue. */
+/* The number of groups is limited. Spans of groups above the limit are only counted, while the
+ * groups below the limit are still reported. */
 TEST(groups_beyond_the_limit_are_counted)
 {
     world *w = world_new();
@@ -232,8 +235,8 @@ TEST(groups_beyond_the_limit_are_counted)
     world_free(w);
 }
 
-/* SendRecv kernels are an all-to-all if the names on the host say so, and no single send or receive
- * is named. */
+/* A SendRecv kernel may be a single transfer or an all-to-all. It is taken for an all-to-all if the
+ * host's events name an all-to-all and no single send or receive. */
 TEST(names_of_the_host_decide_about_sendrecv)
 {
     static const struct {
@@ -266,7 +269,8 @@ TEST(names_of_the_host_decide_about_sendrecv)
     }
 }
 
-/* Names of events that are collectives on any line, or give a hint about them. Kernels are not among them. */
+/* mrd_collectives_named accepts the names of events that belong to collectives on any track. Names
+ * of kernels are not accepted. */
 TEST(names_of_collectives)
 {
     static const struct {

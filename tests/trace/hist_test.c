@@ -106,7 +106,9 @@ TEST(merging_adds)
     mrd_hist_fini(&both);
 }
 
-/* Around the number of values that fit into the struct: each rank, and each way to merge. */
+/* Up to MRD_HIST_FEW values are stored in the struct itself, more in pages. The test uses numbers
+ * of values around this limit. It checks every quantile, and every split of the values into two
+ * merged histograms. */
 TEST(few_values_and_more_say_the_same)
 {
     enum { MOST = 2 * MRD_HIST_FEW + 3 };

@@ -129,8 +129,8 @@ TEST(rows_go_to_engines_queues_and_streams)
     collect_free(&c);
 }
 
-/* Without a model the file's name is used, and remains a separate model. */
-/* Rows with a process belong to that process. It then has a pid, and its other marks stay. */
+/* A row that names a process or a node belongs to that process or node. If it names a process, the
+ * flag MRD_PROC_NO_PID is cleared, and the other flags are unchanged. */
 TEST(rows_may_say_whose_they_are)
 {
     static const struct {
@@ -192,8 +192,8 @@ TEST(names_are_one_of_a_kind)
     collect_free(&c);
 }
 
-/* The directory and the compression suffix of the file's name do not count. A name without anything
- * else is kept. */
+/* The profile is named after its file, without the directory, ".json" and the suffix of a
+ * compression. A file name that consists only of such suffixes is kept. */
 TEST(the_name_of_a_file_is_that_of_its_profile)
 {
     static const struct {
@@ -303,7 +303,8 @@ TEST(bad_input_costs_what_is_bad)
     }
 }
 
-/* Values for one collective of 2,000 ns; "" if not stated. */
+/* The expected values for one collective that takes 2,000 ns: the bandwidths in bytes/s, and the
+ * delay after the trigger in ns. The text is "" if the value is not stated. */
 static const struct {
     const char *name, *row, *algorithm, *bus, *delay;
 } collectives[] = {

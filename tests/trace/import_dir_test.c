@@ -1,5 +1,5 @@
-/* mrd_read_dir on generated directories: the meaning of each name, and which files are read, listed
- * or ignored. Every file is reported. Hashes are compared with sha256sum. */
+/* Tests mrd_read_dir on generated directories: the meaning of each file name, and which files are
+ * read, listed or ignored. Every file must be reported. Hashes are compared with sha256sum. */
 #include "tests/check.h"
 
 #include <sys/stat.h>
@@ -99,8 +99,8 @@ hash_is_right(const reading *r, const mrd_artifact *a)
     return strcmp(got, a->sha256) == 0;
 }
 
-/* Artifacts are listed with the information in their directory and name. They are never decoded
- * here. */
+/* Artifacts are files in the vendor's formats, such as NTFF. Without the vendor's tool they are not
+ * decoded. They are listed with the node, process and core that their directory and name state. */
 TEST(artifacts_are_hashed_and_listed)
 {
     static const struct {
@@ -199,7 +199,7 @@ TEST(what_is_not_decoded_is_told)
     }
 }
 
-/* An XSpace with one event, as the XLA profiler writes it. */
+/* Writes a file with an XSpace of one event. XSpace is the XLA profiler's format. */
 static void
 put_space(const reading *r, const char *name)
 {
@@ -221,9 +221,10 @@ put_space(const reading *r, const char *name)
     mrd_buf_fini(&space);
 }
 
-/* The XLA profiler writes the events of a host in two files. They are read once, from the XSpace,
- * because only it has the absolute time. JSON of another host is not a second copy. JSON is listed
- * in both cases, but not as an artifact that the vendor's tool could decode. */
+/* The XLA profiler writes the events of a host into two files, an XSpace and a JSON file. They are
+ * read once, from the XSpace, because only the XSpace has the absolute time. A JSON file of another
+ * host is not such a copy. A JSON file is never listed as an artifact that the vendor's tool could
+ * decode. */
 TEST(an_xspace_is_read_and_its_json_is_not)
 {
     static const char *const beside[] = { NULL,
@@ -345,8 +346,7 @@ TEST(every_file_is_read_or_told)
     mrd_strlist_fini(&earlier);
 }
 
-/* The directory of a job contains other files, too. JSON of another kind and a temporary copy of a
- * file are in the notes. Damaged JSON, an empty file and a temporary file alone are inputs. */
+/* If the directory has no files, a note says that there is nothing to read. */
 TEST(a_directory_without_files_is_named)
 {
     reading r = reading_new("empty");
@@ -364,6 +364,9 @@ TEST(a_directory_without_files_is_named)
     reading_free(&r);
 }
 
+/* The directory of a job contains other files, too. JSON of another kind and a temporary copy of a
+ * file are only mentioned in notes. Damaged JSON, an empty file and a temporary file without its
+ * final file are inputs, because they may be lost traces. */
 TEST(other_files_of_a_job_are_no_failures)
 {
     reading r = reading_new("job");
@@ -389,8 +392,8 @@ TEST(other_files_of_a_job_are_no_failures)
     reading_free(&r);
 }
 
-/* A file that was written by Meridian is a result and is not read. This is recognised in its first
- * 256 bytes, not later. */
+/* A file that Meridian wrote is a result and is not read as an input. It is recognised by the
+ * member "meridian", which must begin within the first 256 bytes. */
 TEST(a_result_is_known_by_its_first_bytes)
 {
     for (int behind = 0; behind < 2; behind++) {
@@ -426,8 +429,8 @@ TEST(folders_that_are_too_deep_are_told)
     }
 }
 
-/* The directory of one process may be the argument itself, with any number of slashes at the
- * end. */
+/* The argument may be the directory of a single process, with any number of slashes at the end.
+ * Node and process are then taken from its name. */
 TEST(a_process_folder_may_be_named_itself)
 {
     static const char *const ends[] = { "", "/", "///" };
@@ -447,8 +450,8 @@ TEST(a_process_folder_may_be_named_itself)
 
 #define DEEP "d/d/d/d/d/d/d/d/d/d/d/d/d/d/d/d" /* the maximum depth */
 
-/* A tool converts the artifacts. Its JSON is read, and the artifacts have the name of the tool that
- * decoded them. */
+/* With a tool that decodes artifacts, the tool is started and its JSON output is read. Each
+ * artifact then states the name of the tool that decoded it. */
 TEST(a_tool_decodes_artifacts)
 {
     static const struct {
@@ -490,7 +493,8 @@ TEST(a_tool_decodes_artifacts)
     }
 }
 
-/* If two directories belong to one profile, a tool decodes the artifacts of its own directory. */
+/* A profile is read from two directories, and only the second is read with a tool. Only the
+ * artifacts of the second directory are decoded by the tool. */
 TEST(a_tool_decodes_the_artifacts_of_its_folder)
 {
     static const char text[] = "#!/bin/sh\nprintf '%s' '" CHROME "' > system_profile.json\n";
@@ -516,8 +520,8 @@ TEST(a_tool_decodes_the_artifacts_of_its_folder)
     reading_free(&r);
 }
 
-/* A directory that Meridian wrote is an input if it contains nothing else. Each profile is read
- * once. */
+/* Profiles that Meridian wrote are read as inputs if the directory contains no other inputs. Each
+ * profile is read once, even if the directory has it in two formats. */
 TEST(own_profiles_are_read_where_nothing_else_is)
 {
     static const char own[] = "{\"meridian\":{\"format\":\"system_profile\"},\"trace_events\":["

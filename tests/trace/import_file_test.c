@@ -1,4 +1,4 @@
-/* mrd_read_file: the results of good, bad and foreign files. */
+/* Tests mrd_read_file with valid files, damaged files, and files of unknown formats. */
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -120,7 +120,8 @@ TEST(every_file_gets_an_input_that_says_what_became_of_it)
     CHECK(progress_calls >= MRD_COUNT(rows));
 }
 
-/* Texts with zero bytes: UTF-16 without a byte order mark, and archives. */
+/* UTF-16 text without a byte order mark, and archives such as tar, are recognised by their bytes.
+ * The error message names them and gives advice. */
 TEST(containers_are_named)
 {
     static const struct {
@@ -181,7 +182,8 @@ TEST(progress_of_a_long_file_is_told)
     mrd_catalog_free(options.catalog);
 }
 
-/* If there is no space for events in transit, the message has the reason and a remedy. */
+/* The reader keeps events in temporary files. If such a file cannot be created, the error message
+ * states the reason and a remedy. */
 TEST(a_folder_for_events_that_cannot_be_written_is_said)
 {
     enum { EVENTS = 120000 };

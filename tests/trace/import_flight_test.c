@@ -294,7 +294,8 @@ TEST(the_files_name_has_the_rank)
     }
 }
 
-/* A rank without open operations has groups and no entries. */
+/* The dump of a rank without open operations has no entries. Its groups, rank and number of ranks
+ * are still read. */
 TEST(a_dump_without_entries_describes_groups)
 {
     static const char text[] = "{" GROUPS;
@@ -313,7 +314,9 @@ TEST(a_dump_without_entries_describes_groups)
     collect_free(&c);
 }
 
-/* An entry of group 35 says 4, but by their order its number in pg_status is 5. */
+/* The members of "pg_status" are related to the named groups by their order. This gives number 5
+ * for an entry's group, but in this dump the entry states 4 (pg_id). The status is then not
+ * used. */
 TEST(a_status_that_cannot_be_related_is_not_used)
 {
     static const char *const texts[] = { "\"pg_id\":5", "\"pg_id\":4" };
