@@ -1,5 +1,7 @@
-/* The runtime's trace, fetch by fetch. Starts and stops are in different documents. Checks the
- * waiting and in-flight events, in the host's and in a device's clock, and the stored events. */
+/* Tests the reader of the runtime's trace (trace/import/nrt/import_nrt.h) with one JSON document
+ * per fetch. The start and the stop of an event are in different documents. The tests check which
+ * events wait for their other half, and which operations are in flight, by host and by device
+ * clocks. */
 #include "tests/trace/nrt_feed.h"
 
 typedef struct {
@@ -38,7 +40,8 @@ TEST(a_start_in_one_fetch_and_its_stop_in_a_later_one)
     nrt_feed(nrt, HEAD EV("a", "stop", "0", "1", "1", T0 "00900", "") TAIL);
     CHECK_INT(s.n, 1);
     CHECK_INT(s.last_dur, 900);
-    /* A fourth open start replaces the oldest. The stop of the oldest then has no start. */
+    /* At most three starts may wait for their stops. A fourth start replaces the oldest one, whose
+     * stop then has no start. */
     nrt_feed(nrt, HEAD EV("a", "start", "0", "1", "1", T0 "01000",
                           "") "," EV("a", "start", "0", "2", "1", T0 "01001",
                                      "") "," EV("a", "start", "0", "3", "1", T0 "01002", "") TAIL);
@@ -47,7 +50,7 @@ TEST(a_start_in_one_fetch_and_its_stop_in_a_later_one)
     CHECK_INT(s.unfinished, 1);
     nrt_feed(nrt, HEAD EV("a", "stop", "0", "1", "1", T0 "01004", "") TAIL);
     CHECK_INT(s.no_start, 0);
-    /* Texts of two threads may arrive in reverse order. */
+    /* Two threads fetch, so a later document may arrive before an earlier one. */
     nrt_feed(nrt, HEAD EV("b", "stop", "0", "7", "1", T0 "02900", "\"return_code\":0") TAIL);
     CHECK_INT(s.n, 2);
     nrt_feed(nrt, HEAD EV("b", "start", "0", "7", "1", T0 "02000", "") TAIL);
@@ -63,8 +66,9 @@ TEST(a_start_in_one_fetch_and_its_stop_in_a_later_one)
     mrd_catalog_free(s.cat);
 }
 
-/* A caller that may have to read again from a document needs the events that wait for it: earlier
- * starts, and ends of any start. */
+/* A caller that wants to read its documents again must know from which one on. The reader therefore
+ * states how many events of the documents before a given one still wait for their other half. Stops
+ * without a start always count, because the document of their start is unknown. */
 TEST(what_waits_is_known_by_its_document)
 {
     sink s = { .cat = mrd_catalog_new() };
@@ -99,7 +103,8 @@ TEST(what_waits_is_known_by_its_document)
     nrt_feed(nrt, HEAD EV("a", "stop", "0", "2", "1", T0 "00280", "") TAIL);
     CHECK_INT(s.last_dur, 80);
     CHECK_INT(mrd_nrt_oldest(nrt), 7);
-    /* Read again: an end with an earlier start is complete, a start is not. */
+    /* This document was read before (the argument true). A stop whose start was read in the first
+     * pass is then complete. A start is not counted again. */
     mrd_nrt_mark(nrt, 9, true, false);
     nrt_feed(nrt, HEAD EV("a", "stop", "0", "8", "1", T0 "00400",
                           "") "," EV("a", "start", "0", "4", "1", T0 "00410", "") TAIL);
@@ -117,8 +122,8 @@ TEST(what_waits_is_known_by_its_document)
     ",\"tracking_id\":" track ",\"thread_id\":1,\"data\":{\"model_id\":7},\"timestamp_ns\":" ts    \
     "}"
 
-/* An event in flight has begun and certainly not ended. If its end may be among lost events, it
- * does not count. */
+/* An operation is in flight if it has begun and has certainly not ended. An operation whose end may
+ * be among lost events is not reported as in flight. */
 TEST(what_is_in_flight)
 {
     sink s = { .cat = mrd_catalog_new() };
@@ -137,7 +142,8 @@ TEST(what_is_in_flight)
     CHECK_INT(nrt_in_flight_of(nrt).args, 1);
     nrt_feed(nrt, HEAD NUMBERED("4", "start", "4", T0 "00400") TAIL);
     CHECK_INT(nrt_in_flight_of(nrt).n, 2);
-    /* The missing event 5 may be the end of either. Events that began after it are certain. */
+    /* The missing event 5 may be the end of one of the open operations. Only operations that began
+     * after it are certainly in flight. */
     nrt_feed(nrt, HEAD NUMBERED("6", "start", "6", T0 "00600") "," NUMBERED("7", "start", "7",
                                                                             T0 "00700") TAIL);
     CHECK_INT(nrt_in_flight_of(nrt).n, 1);
@@ -155,8 +161,9 @@ TEST(what_is_in_flight)
     mrd_catalog_free(s.cat);
 }
 
-/* Events in flight that were reported need not be found by a new reader. Ends that wait for their
- * start are output. */
+/* mrd_nrt_tell_before reports operations in flight once. They then do not count as waiting, so a
+ * new reader need not read their documents. Stops that wait for their start are output without
+ * it. */
 TEST(what_has_begun_is_told_once)
 {
     sink s = { .cat = mrd_catalog_new() };
@@ -173,7 +180,7 @@ TEST(what_has_begun_is_told_once)
     CHECK_ERR("tell", mrd_nrt_tell_before(nrt, 6, nrt_see_open, &f), MRD_OK);
     CHECK_INT(f.n, 1);
     CHECK_INT(f.since % 100000, 100);
-    CHECK_INT(s.n, 0); /* the end is in the document that begins at 6 */
+    CHECK_INT(s.n, 0); /* the stop without a start is in document 6 */
     CHECK_INT(mrd_nrt_waiting_before(nrt, 6, &oldest), 1);
     CHECK_ERR("tell", mrd_nrt_tell_before(nrt, 7, nrt_see_open, &f), MRD_OK);
     CHECK_INT(f.n, 2); /* the first was reported */
@@ -193,7 +200,7 @@ TEST(what_has_begun_is_told_once)
     mrd_catalog_free(s.cat);
 }
 
-/* The first error of the receiver stops the report. */
+/* If the receiver of the events returns an error, mrd_nrt_tell_before stops and returns it. */
 TEST(telling_ends_with_the_first_error)
 {
     sink s = { .cat = mrd_catalog_new(), .fails = true };
@@ -209,7 +216,8 @@ TEST(telling_ends_with_the_first_error)
     mrd_catalog_free(s.cat);
 }
 
-/* A start or stop of an execution on a core, in host or device time. */
+/* Feeds the start or stop of an execution on a core. Its time `ts` is of the host or of the device,
+ * which the reader must find out. `nc_ts` is the time by the device clock. */
 static void
 feed_running(mrd_nrt *nrt, const char *phase, int core, int track, int64_t ts, int64_t nc_ts)
 {
@@ -236,7 +244,8 @@ feed_sync(mrd_nrt *nrt, int core, int exec, int64_t device, int64_t host)
     nrt_feed_event(nrt, text);
 }
 
-/* An execution has its true length in either clock, and in either order of start and end. */
+/* An execution gets its true duration if its times are host times or device times, and if its start
+ * or its end arrives first. */
 TEST(an_end_that_comes_first_finds_its_start)
 {
     for (int device = 0; device < 2; device++)
@@ -266,8 +275,9 @@ TEST(an_end_that_comes_first_finds_its_start)
         }
 }
 
-/* An execution in device time is reported at its host time, computed with any sync point of its
- * core. Before the first sync point its start is unknown. */
+/* A sync point relates device time to host time. An execution in flight that has a device time is
+ * reported with the host time that follows from any sync point of its core. Without a sync point
+ * its start is unknown, so it is not reported. */
 TEST(what_runs_by_a_devices_clock_is_in_flight_once_it_is_known)
 {
     sink s = { .cat = mrd_catalog_new() };
@@ -313,8 +323,8 @@ TEST(no_memory_is_a_sample)
     mrd_catalog_free(s.cat);
 }
 
-/* The memory of stored events counts: each start that waits for its end, each end that waits for
- * its start, and each device time that waits for a sync point. */
+/* mrd_nrt_memory_used includes each stored event: a start that waits for its stop, a stop that
+ * waits for its start, and a device time that waits for a sync point. */
 TEST(memory_that_is_held_is_stated)
 {
     sink s = { .cat = mrd_catalog_new() };

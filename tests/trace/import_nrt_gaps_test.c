@@ -1,5 +1,5 @@
-/* The runtime's event numbers (nc_local_id). Missing numbers are gaps: lost events, events that
- * arrive late, or the start of another numbering. */
+/* Tests the evaluation of the runtime's event numbers (nc_local_id). If numbers are missing (a
+ * gap), events were lost, events arrive late, or the numbering began again. */
 #include "tests/trace/nrt_feed.h"
 
 typedef struct {
@@ -22,7 +22,7 @@ enum { LOST_CORES = 3, LOST_RING = 50, LOST_ROUNDS = 200 };
 typedef struct {
     mrd_catalog *cat;
     uint64_t lost[LOST_CORES], given[LOST_CORES];
-    uint64_t inside;       /* losses that lie between their neighbours */
+    uint64_t inside;       /* losses whose time range contains no delivered event of the core */
     const bool *delivered; /* by core and time: the delivered events */
     int64_t newest;
 } lost_sink;
@@ -53,8 +53,9 @@ lost_emit(void *self, const mrd_event *ev)
     return MRD_OK;
 }
 
-/* Rings of 50 events are emptied at random times. The texts have the remaining events, slightly out
- * of order, and some events come one text later. The test counts the overwritten events. */
+/* The runtime keeps the newest 50 events of each core in a ring, which the test fetches at random
+ * times. Each document has the events that were not overwritten, slightly out of order, and some
+ * events arrive one document later. The reported losses must equal the overwritten events. */
 TEST(numbers_show_what_the_ring_overwrote)
 {
     uint64_t seed = 7, lost[LOST_CORES] = { 0 }, given[LOST_CORES] = { 0 };
@@ -121,8 +122,8 @@ TEST(numbers_show_what_the_ring_overwrote)
     mrd_catalog_free(s.cat);
 }
 
-/* A late event that was reported as lost is not also given: given + lost = made. But a new
- * numbering is not late. */
+/* An event that was reported as lost and then arrives is not output, so that output and lost events
+ * add up to the recorded ones. Events of a new numbering are not taken for late ones. */
 TEST(what_was_reported_as_lost_is_not_given_too)
 {
     enum { N = 200, LATE = 100 };
@@ -165,7 +166,8 @@ TEST(what_was_reported_as_lost_is_not_given_too)
     }
 }
 
-/* Numbers that do not count events give no losses. A count that begins again lost nothing. */
+/* If the numbers are not consecutive in general, they do not count events, and no losses are
+ * reported. No losses are reported either if the numbering begins again. */
 TEST(numbers_that_are_no_count_lose_nothing)
 {
     static const int steps[] = { 7, 1 };
@@ -194,8 +196,8 @@ TEST(numbers_that_are_no_count_lose_nothing)
     }
 }
 
-/* Numbers may be missing on any core. Events in flight then may have ended. After a pause in
- * reading, the numbers prove nothing. */
+/* If numbers are missing on a core, its operations in flight may have ended. A caller that paused
+ * (mrd_nrt_apart) may have missed events itself. A gap then is no loss. */
 TEST(gaps_of_every_core_count)
 {
     for (int core = 0; core < 6; core++)
@@ -204,7 +206,7 @@ TEST(gaps_of_every_core_count)
             mrd_nrt_options o = { .catalog = s.cat, .emit = keep, .self = &s };
             mrd_nrt *nrt = nrt_open(&o);
 
-            for (int i = 0; i < 20; i++) /* it is a count */
+            for (int i = 0; i < 20; i++) /* enough consecutive numbers to be taken for a count */
                 nrt_feed_number(nrt, "instant", core, i, i);
             nrt_feed_number(nrt, "start", core, 20, 100);
             CHECK_INT(nrt_in_flight_of(nrt).n, 1);
@@ -223,8 +225,8 @@ TEST(gaps_of_every_core_count)
 
 /* ---- Gaps, number by number ---- */
 
-/* The first document that a gap may belong to, and the document before it, for all present gaps of
- * all cores. */
+/* mrd_nrt_oldest_gap returns the oldest document that a pending gap of any core needs, and the
+ * document before it. */
 TEST(gaps_know_their_documents)
 {
     static const int cores[] = { 3, 0, 1, 5 };
@@ -262,8 +264,8 @@ TEST(gaps_know_their_documents)
     mrd_catalog_free(s.cat);
 }
 
-/* A new numbering begins. Losses of the old numbering do not apply to the new one, even at the same
- * times. */
+/* After a numbering began again, events have numbers that were lost in the old numbering. They are
+ * output and not taken for late ones, even if their times are within the old gap. */
 TEST(a_new_numbering_is_nobodys_loss)
 {
     sink s = { .cat = mrd_catalog_new() };
@@ -289,7 +291,8 @@ TEST(a_new_numbering_is_nobodys_loss)
     mrd_catalog_free(s.cat);
 }
 
-/* A numbering may begin twice within the lost numbers, and a document may be read twice. */
+/* Events have numbers that were reported as lost. They are late and are not output, unless a new
+ * numbering began within the lost numbers (way 1). In way 2 the document is read again. */
 TEST(a_numbering_may_begin_where_others_were_lost)
 {
     for (int way = 0; way < 3; way++) {
@@ -338,8 +341,9 @@ count_made(void *self, const mrd_event *ev)
     return MRD_OK;
 }
 
-/* Many gaps, for which some numbers arrive later in any order. Each number is given or lost, and
- * none is lost that arrived while its gap was open. */
+/* There are many gaps, and some of the missing numbers arrive later in any order. Each number must
+ * be either output or reported as lost. A number that arrived while its gap was open must not be
+ * reported as lost. */
 TEST(gaps_are_filled_in_any_order)
 {
     uint64_t seed = 20261123;
@@ -390,8 +394,8 @@ TEST(gaps_are_filled_in_any_order)
     }
 }
 
-/* If more than one step in four is a jump, the numbers do not count events, even if the first ones
- * did. */
+/* If more than a quarter of the steps from number to number are jumps, the numbers do not count
+ * events, even if the first ones were consecutive. No losses are reported. */
 TEST(numbers_with_many_jumps_lose_nothing)
 {
     for (int64_t steps = 10; steps <= 12; steps++) {
@@ -410,7 +414,8 @@ TEST(numbers_with_many_jumps_lose_nothing)
     }
 }
 
-/* A jump counts as a loss up to the size that only a new numbering can have, for any numbers. */
+/* A jump over fewer than 2^40 numbers is a loss, wherever the numbering began. A larger jump is the
+ * begin of another numbering, because a runtime cannot have lost so many events. */
 TEST(numbers_that_are_far_ahead_are_another_numbering)
 {
     static const int64_t begins[] = { 1, 3ll << 39, 1ll << 62 };

@@ -7,8 +7,8 @@ static const mrd_import_ops *const ops = &mrd_import_nrt;
     "{\"event_type\":\"" type "\",\"phase\":\"start\",\"nc_idx\":" nc ",\"tracking_id\":" track    \
     ",\"thread_id\":1,\"nrta_seq_id\":" seq ",\"data\":{" data "},\"timestamp_ns\":" ts "}"
 
-/* The events of one asynchronous request are on one arrow, for any core and type. Other events are
- * not. */
+/* The events of one asynchronous request (nrta_seq_id) are connected by one arrow, whatever their
+ * core and type. Other events are not connected. */
 TEST(one_request_is_one_arrow)
 {
     collected c = { 0 };
@@ -45,7 +45,7 @@ TEST(one_request_is_one_arrow)
     collect_free(&c);
 }
 
-/* The number of a request may follow other arguments. */
+/* The request of an event is found, whether nrta_seq_id comes before or after other members. */
 TEST(a_request_is_found_behind_other_arguments)
 {
     static const char *const orders[] = {
@@ -74,8 +74,8 @@ TEST(a_request_is_found_behind_other_arguments)
     CHECK(ids[0] == ids[1]);
 }
 
-/* Device memory by category as series, and the size and speed of copies. Each sample is a
- * record. */
+/* Calls that allocate or free device memory give series of memory in use by category. Copies give
+ * size and speed. Each sample counts as a record. */
 TEST(memory_and_copies)
 {
     static const char *const events[] = {
@@ -259,7 +259,7 @@ TEST(both_physical_cores_in_either_clock)
         CHECK((a->flags & MRD_EV_DEVICE_BOUND) != 0);
         CHECK_TEXT(collect_arg_text(&c, a, "nc_timestamp_ns"), "1000020000");
         CHECK_TEXT(collect_arg_text(&c, a, "end.nc_timestamp_ns"), "1000030000");
-        /* The arrow from submission to both executions. */
+        /* One arrow leads from the submission to both executions. */
         CHECK_INT(pre->flow_count, 1);
         CHECK_INT(pre->flows[0].dir, MRD_FLOW_START);
         CHECK_INT(a->flows[0].dir, MRD_FLOW_END);
@@ -316,7 +316,8 @@ TEST(device_time_without_its_sync_point)
     }
 }
 
-/* Between two sync points a time is on the line, whether an event names its execution or not. */
+/* A device time between two sync points is converted by linear interpolation, whether or not the
+ * event names its execution. */
 TEST(device_time_between_two_sync_points)
 {
     static const char text[] =
@@ -410,7 +411,7 @@ TEST(documents_good_and_bad)
     }
 }
 
-/* A reader that is fed fetch by fetch, like the agent's. */
+/* Receives the events of a reader that is given one document after the other, as in the agent. */
 typedef struct {
     mrd_catalog *cat;
     size_t n;
@@ -425,7 +426,7 @@ sink_emit(void *self, const mrd_event *ev)
 }
 
 static mrd_err
-line_emit(void *self, const mrd_event *ev) /* its name determines the expected track */
+line_emit(void *self, const mrd_event *ev) /* the event's name states the expected track */
 {
     const mrd_track *t = mrd_catalog_borrow_track(((const sink *) self)->cat, ev->track);
     char want[64];
@@ -437,8 +438,8 @@ line_emit(void *self, const mrd_event *ev) /* its name determines the expected t
     return MRD_OK;
 }
 
-/* Each event is on the track of its core, thread and worker, in any order of tracks. There are many
- * more tracks than are remembered. */
+/* Each event is on the track of its core, thread and worker, in any order of events. The reader
+ * remembers recently used tracks, and the test uses many more tracks than it remembers. */
 TEST(every_event_is_on_its_own_line)
 {
     enum { N = 20000 };
@@ -466,7 +467,8 @@ TEST(every_event_is_on_its_own_line)
     mrd_buf_fini(&text);
 }
 
-/* A runtime without hardware reports that. Its process is marked, and its events are unchanged. */
+/* The simulated runtime writes "simulated": true into its documents. The process is then marked as
+ * simulated, and its events are read as usual. */
 TEST(a_simulated_runtime_is_marked)
 {
     static const struct {

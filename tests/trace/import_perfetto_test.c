@@ -1,4 +1,5 @@
-/* Perfetto traces: packets made here by the public layout, and traces of Meridian's own writer. */
+/* Tests the reader of Perfetto traces with packets in the public format that the test writes, and
+ * with traces of Meridian's own writer. */
 #include "tests/protobuf.h"
 #include "tests/seed.h"
 #include "tests/trace/collect.h"
@@ -16,7 +17,7 @@ enum { BEGIN = 1, END = 2, INSTANT = 3, COUNTER = 4, STATE = 5 };
 
 /* ---- Packets ---- */
 
-/* Adds a packet with this body, and empties it. */
+/* Adds a packet with this body to the trace. Empties the body. */
 static void
 packet(mrd_buf *trace, mrd_buf *body)
 {
@@ -61,7 +62,7 @@ thread_row(mrd_buf *trace, uint64_t uuid, int pid, int tid, const char *name)
     descriptor(trace, uuid, 0, NULL, &of, 4);
 }
 
-/* Begins a track event; the caller adds fields. */
+/* Returns the begin of a message for a track event. The caller adds further fields. */
 static mrd_buf
 event_of(unsigned type, uint64_t track, const char *name)
 {
@@ -520,7 +521,7 @@ TEST(what_is_no_perfetto_trace)
 
 #define SPANS 30
 
-/* SPANS spans of their own names, in two packets each. */
+/* Returns a trace of SPANS spans with different names. Each span has two packets. */
 static mrd_buf
 spans(void)
 {
@@ -636,7 +637,7 @@ same_args(const collected *c, const mrd_event *got, const mrd_catalog *cat, cons
     return same;
 }
 
-/* Returns true if this is the event, with its track and process. */
+/* Returns true if both events are equal and are on equal tracks of equal processes. */
 static bool
 same_event(const collected *c, const mrd_event *got, const mrd_catalog *cat, const mrd_event *want)
 {
@@ -666,7 +667,7 @@ same_event(const collected *c, const mrd_event *got, const mrd_catalog *cat, con
 static const struct {
     const char *name;
     bool compress, identity, wall;
-    int64_t shift_ns; /* of all times; negative ones are shifted by the writer */
+    int64_t shift_ns; /* is added to all times; the writer itself shifts negative times */
 } ways[] = { { "plain", false, false, true, 0 },
              { "compressed", true, false, true, 0 },
              { "with identities", false, true, true, 0 },
@@ -718,7 +719,8 @@ TEST(our_own_trace_is_read_as_it_was)
     }
 }
 
-/* Makes the packet longer that adds this name. Returns false if there is none. */
+/* Damages the length of the packet that defines this name. Returns false if there is no such
+ * packet. */
 static bool
 damage_name(char *trace, size_t len, const char *name)
 {
@@ -730,8 +732,8 @@ damage_name(char *trace, size_t len, const char *name)
     return at != NULL;
 }
 
-/* A lost packet makes later times too early, because they are differences. The next mark of the
- * writer corrects them. */
+/* Packets have times as differences from the packet before, so a lost packet makes later times too
+ * early. The writer repeats the absolute time regularly, which corrects them. */
 TEST(damage_in_our_own_trace)
 {
     enum { MARKS = 120000 };

@@ -1,7 +1,8 @@
 /*
- * Detects the format of a file by its first bytes. Random heads are made of words that formats are
- * recognised by, and compared with each format's rule. The format with the highest certainty is
- * chosen, and the first one of equals.
+ * Tests the detection of a file's format by its first bytes. Random texts are made of words by
+ * which formats are recognised. For each format the test has a second implementation of its rule.
+ * The format with the highest certainty is chosen, and the first of several with the same
+ * certainty.
  */
 #include <string.h>
 
@@ -88,7 +89,7 @@ of_system(const head *h)
                : 0;
 }
 
-/* Sections of a device profile: instructions, or two others. */
+/* A text is a device profile if it has the section of instructions, or two other sections. */
 static int
 of_device(const head *h)
 {
@@ -127,7 +128,7 @@ of_space(const head *h)
                                                                                                : 0;
 }
 
-/* A packet with a time. The drawn heads begin with no other one. */
+/* The random texts contain only one Perfetto packet, one with a time stamp. */
 static int
 of_perfetto(const head *h)
 {
@@ -145,7 +146,7 @@ of_flight(const head *h)
                : 0;
 }
 
-/* In the order of trace/import/importers.def. */
+/* The rules in the order of trace/import/importers.def, which decides between equals. */
 static const struct {
     const mrd_import_ops *ops;
     int (*rule)(const head *h);
@@ -203,7 +204,7 @@ draw(mrd_buf *to)
                                          "{",
                                          "ph",
                                          "events" };
-    uint64_t near = below(MRD_COUNT(words)); /* words of one format are close to each other */
+    uint64_t near = below(MRD_COUNT(words)); /* words of one format are neighbours in the table */
 
     mrd_buf_text(to, begins[below(MRD_COUNT(begins))]);
     for (uint64_t n = below(5); n > 0; n--) {
@@ -250,7 +251,7 @@ TEST(each_format_knows_its_own)
         CHECK(taken[k] > 100);
 }
 
-/* A byte order mark before a text is skipped. A part of one is not. */
+/* A byte order mark before the text is skipped. An incomplete one is not skipped. */
 TEST(a_byte_order_mark_is_passed_over)
 {
     CHECK(mrd_import_detect(MRD_STR("\xef\xbb\xbf{\"traceEvents\""), "") ==
