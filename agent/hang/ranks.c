@@ -48,6 +48,7 @@ struct mrd_ranks {
     uint64_t version;
     uint32_t left_out;
     mrd_local_ns next, now;
+    mrd_drain_threads threads; /* threads of the process that is looked at */
 };
 
 mrd_err
@@ -219,15 +220,15 @@ find(mrd_ranks *ranks, const mrd_drain_process *process)
 static bool
 look_at_ops(mrd_ranks *ranks, rank *k)
 {
-    mrd_drain_op ops[MRD_DRAIN_OPS];
-    const char *lost = "";
-    size_t n = mrd_drain_ops(ranks->drain, k->process, ops, &lost, &k->op_flags);
-    bool moved = n != k->n_ops;
+    mrd_drain_ops_kept ops;
+    const char *lost = mrd_drain_ops(ranks->drain, k->process, &ops, &ranks->threads);
+    bool moved = ops.n != k->n_ops;
 
-    for (size_t i = 0; i < n && !moved; i++)
-        moved = ops[i].entered != k->ops[i].entered || ops[i].open != k->ops[i].open;
-    memcpy(k->ops, ops, sizeof(k->ops));
-    k->n_ops = n;
+    for (size_t i = 0; i < ops.n && !moved; i++)
+        moved = ops.v[i].entered != k->ops[i].entered || ops.v[i].open != k->ops[i].open;
+    memcpy(k->ops, ops.v, ops.n * sizeof(ops.v[0]));
+    k->n_ops = ops.n;
+    k->op_flags = ops.flags;
     snprintf(k->lost, sizeof(k->lost), "%s", lost);
     return moved;
 }
@@ -235,12 +236,11 @@ look_at_ops(mrd_ranks *ranks, rank *k)
 static rank *
 add(mrd_ranks *ranks, mrd_drain_process *process)
 {
-    mrd_drain_op ops[MRD_DRAIN_OPS];
-    const char *lost;
-    uint32_t flags;
+    mrd_drain_ops_kept ops;
     rank *k;
 
-    if (mrd_drain_ops(ranks->drain, process, ops, &lost, &flags) == 0)
+    (void) mrd_drain_ops(ranks->drain, process, &ops, &ranks->threads);
+    if (ops.n == 0)
         /* a process without such operations is not added; most helper processes have none */
         return NULL;
     if (!MRD_VEC_ROOM_MAX(ranks->v, ranks->n, ranks->cap, 1, MRD_RANKS_MAX)) {

@@ -176,12 +176,10 @@ void mrd_drain_long_open(mrd_drain *drain, mrd_drain_process *process,
                                       const mrd_event *ev),
                          void *self);
 void mrd_drain_tell_again(mrd_drain *drain);
-/* Gets the operations that the process enters together with other ranks, and returns their number.
- * The process may have ended. If the counts are incomplete, *ret_lost is the reason, otherwise "".
- * *ret_flags combines MRD_RING_OPS_* bits. */
-size_t mrd_drain_ops(const mrd_drain *drain, mrd_drain_process *process,
-                     mrd_drain_op ret_ops[MRD_DRAIN_OPS], const char **ret_lost,
-                     uint32_t *ret_flags);
+/* Gets the operations that the process enters together with other ranks, and the threads that do
+ * so. The process may have ended. Returns why the counts are incomplete, "" if they are not. */
+const char *mrd_drain_ops(const mrd_drain *drain, mrd_drain_process *process,
+                          mrd_drain_ops_kept *ret_ops, mrd_drain_threads *ret_threads);
 /* Returns the identity that the process's oldest ring claims, or its first ring if none is left. */
 mrd_safe_open_claim mrd_drain_claim(const mrd_drain_process *process);
 uint64_t mrd_drain_ring_hash(const char *file_name); /* returns a hash that identifies a ring */

@@ -299,7 +299,7 @@ drop_ring(mrd_drain *drain, ring *r)
     proc *pr = r->proc;
     ring **at = &pr->rings;
 
-    mrd_drain_ops_add(&pr->ops, r->reader, pr->shift_ns);
+    mrd_drain_ops_add(&pr->ops, NULL, r->reader, pr->shift_ns);
     unlist_ring(drain, r);
     mrd_drain_memory_forget(drain, r);
     drain->users_now -= --drain->users[r->user].rings == 0;

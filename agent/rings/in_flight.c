@@ -175,17 +175,15 @@ incomplete(const mrd_drain *drain, const proc *pr, uint32_t flags)
     return pr->n_notes > 0 ? "it could not make rings for a while" : "";
 }
 
-size_t
-mrd_drain_ops(const mrd_drain *drain, mrd_drain_process *process,
-              mrd_drain_op ret_ops[MRD_DRAIN_OPS], const char **ret_lost, uint32_t *ret_flags)
+const char *
+mrd_drain_ops(const mrd_drain *drain, mrd_drain_process *process, mrd_drain_ops_kept *ret_ops,
+              mrd_drain_threads *ret_threads)
 {
     proc *pr = (proc *) (void *) process; /* pub is the first member of proc */
-    mrd_drain_ops_kept all = pr->ops;
 
+    *ret_ops = pr->ops;
+    ret_threads->n = 0;
     for (ring *r = pr->rings; r != NULL; r = r->next_of_proc)
-        mrd_drain_ops_add(&all, r->reader, pr->shift_ns);
-    memcpy(ret_ops, all.v, all.n * sizeof(*ret_ops));
-    *ret_lost = incomplete(drain, pr, all.flags);
-    *ret_flags = all.flags;
-    return all.n;
+        mrd_drain_ops_add(ret_ops, ret_threads, r->reader, pr->shift_ns);
+    return incomplete(drain, pr, ret_ops->flags);
 }

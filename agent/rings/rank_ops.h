@@ -31,8 +31,34 @@ typedef struct {
     uint32_t flags; /* combination of MRD_RING_OPS_* bits */
 } mrd_drain_ops_kept;
 
-/* Adds the operations of one ring to *to. `shift` is added to the ring's times (proc.shift_ns in
- * drain_int.h). */
-void mrd_drain_ops_add(mrd_drain_ops_kept *to, mrd_ring_reader *reader, mrd_dur_ns shift);
+/* One operation of a thread. */
+typedef struct {
+    size_t op; /* index in mrd_drain_ops_kept.v */
+    bool open;
+    /* number and begin of the thread's newest call; the number counts the calls of the process */
+    uint64_t entered;
+    mrd_local_ns begin;
+    mrd_dur_ns inside; /* time that the thread spent in ended calls of the operation */
+} mrd_drain_thread_op;
+
+/* The operations and times of one thread; `ring` is described at mrd_ring_ops_thread. */
+typedef struct {
+    mrd_ring_ops_thread ring;
+    mrd_drain_thread_op ops[MRD_RING_OPS];
+    size_t n_ops;
+} mrd_drain_thread;
+
+/* The threads of a process that enter operations. If there are more, those with the highest thread
+ * ids are left out. */
+#define MRD_DRAIN_THREADS 8
+typedef struct {
+    mrd_drain_thread v[MRD_DRAIN_THREADS];
+    size_t n;
+} mrd_drain_threads;
+
+/* Adds the operations of one ring to *to, and its thread to *threads unless that is NULL. `shift`
+ * is added to the ring's times (proc.shift_ns in drain_int.h). */
+void mrd_drain_ops_add(mrd_drain_ops_kept *to, mrd_drain_threads *threads, mrd_ring_reader *reader,
+                       mrd_dur_ns shift);
 
 #endif

@@ -1,6 +1,8 @@
 #include "capture/api/ops.h"
 
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "capture/api/record.h"
 #include "capture/process.h"
@@ -16,6 +18,10 @@ typedef struct {
 } kind;
 
 static kind kinds[KINDS];
+
+/* header to which this thread adds its times; NULL if it added none yet */
+static _Thread_local const mrd_ring_hdr *timed __attribute__((tls_model("initial-exec")));
+static _Thread_local unsigned depth __attribute__((tls_model("initial-exec"))); /* counted calls */
 
 /* Returns the index of this operation in the table of counts, or KINDS if the table is full. */
 static uint32_t
@@ -74,6 +80,41 @@ slot_of(mrd_ring_hdr *hdr, const mrd_rec_op *op)
     return oldest;
 }
 
+/* The release order makes the slot's changed state visible before the time. */
+static void
+set_time(_Atomic uint64_t *time, uint64_t ticks)
+{
+    atomic_store_explicit(time, ticks, memory_order_release);
+}
+
+/* Makes the times of the ring belong to this thread. Its times in another ring, and those of the
+ * ring's previous thread, are not continued. */
+static void
+start_times(mrd_ring_hdr *hdr)
+{
+    set_time(&hdr->ops_time.ended, 0);
+    for (unsigned i = 0; i < MRD_RING_OPS; i++)
+        set_time(&hdr->ops_time.inside[i], 0);
+    set_time(&hdr->ops_time.outside, 0);
+    atomic_store_explicit(&hdr->ops_thread, (uint32_t) syscall(SYS_gettid), memory_order_release);
+    timed = hdr;
+}
+
+/* Adds the time since the previous outermost call ended to the thread's times. */
+static void
+add_times(mrd_ring_hdr *hdr, const mrd_ring_op *ring_op, uint64_t begin, uint64_t end)
+{
+    mrd_ring_ops_time *times = &hdr->ops_time;
+    _Atomic uint64_t *inside = &times->inside[ring_op - hdr->ops];
+    uint64_t ended = atomic_load_explicit(&times->ended, memory_order_relaxed);
+
+    if (ended != 0)
+        set_time(&times->outside,
+                 atomic_load_explicit(&times->outside, memory_order_relaxed) + begin - ended);
+    set_time(inside, atomic_load_explicit(inside, memory_order_relaxed) + end - begin);
+    set_time(&times->ended, end);
+}
+
 static mrd_ring_hdr *
 header(void)
 {
@@ -96,9 +137,14 @@ mrd_rec_op_begin(mrd_rec_op *op, uint32_t name, uint64_t group, uint64_t bytes)
         return;
     }
     op->index = atomic_fetch_add_explicit(&kinds[op->kind].entered, 1, memory_order_relaxed) + 1;
+    op->outermost = depth++ == 0;
     op->begin = mrd_ring_ticks(mrd_proc_clock);
     if (hdr == NULL)
         return;
+    if (__builtin_expect(hdr != timed, 0))
+        start_times(hdr);
+    if (!op->outermost)
+        set_flag(hdr, MRD_RING_OPS_NESTED, true);
     if ((ring_op = slot_of(hdr, op)) == NULL) {
         set_flag(hdr, MRD_RING_OPS_LEFT_OUT, true);
         return;
@@ -107,6 +153,7 @@ mrd_rec_op_begin(mrd_rec_op *op, uint32_t name, uint64_t group, uint64_t bytes)
     if (!again) {
         atomic_store_explicit(&ring_op->group, group, memory_order_relaxed);
         atomic_store_explicit(&ring_op->name_seen, (uint64_t) name << 32, memory_order_relaxed);
+        set_time(&hdr->ops_time.inside[ring_op - hdr->ops], 0);
     }
     atomic_store_explicit(&ring_op->bytes_before,
                           again ? atomic_load_explicit(&ring_op->bytes, memory_order_relaxed) : 0,
@@ -142,12 +189,15 @@ mrd_rec_op_end(mrd_rec_op *op, bool failed)
 {
     mrd_ring_hdr *hdr = header();
     mrd_ring_op *ring_op;
+    uint64_t now;
     kind *k;
 
     if (op->index == 0)
         return;
+    depth -= depth > 0; /* it is 0 in a child of fork if the call began before the fork */
+    now = mrd_ring_ticks(mrd_proc_clock);
     k = &kinds[op->kind];
-    learn(k, op, mrd_ring_ticks(mrd_proc_clock) - op->begin);
+    learn(k, op, now - op->begin);
     if (hdr == NULL || (ring_op = slot_of(hdr, op)) == NULL)
         return;
     if (atomic_load_explicit(&ring_op->state, memory_order_relaxed) >> 1 != op->index)
@@ -162,10 +212,14 @@ mrd_rec_op_end(mrd_rec_op *op, bool failed)
                               atomic_load_explicit(&k->seen, memory_order_relaxed),
                           memory_order_relaxed);
     atomic_store_explicit(&ring_op->state, op->index << 1, memory_order_release);
+    if (op->outermost && hdr == timed)
+        add_times(hdr, ring_op, op->begin, now);
 }
 
 void
 mrd_rec_ops_forked(void)
 {
+    timed = NULL;
+    depth = 0;
     memset(kinds, 0, sizeof(kinds));
 }

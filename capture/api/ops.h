@@ -5,7 +5,8 @@
  *
  * The agent compares the counts of the ranks when a job hangs. The counts include all calls of the
  * process, also calls while nothing is recorded. The calls of a thread without a ring are not
- * shown.
+ * shown. The header also has the time that the ring's thread spent inside and outside of the calls,
+ * so that the agent can tell during a run which rank makes its job slow.
  *
  * Threads  any. The same thread calls mrd_rec_op_begin and mrd_rec_op_end.
  */
@@ -20,6 +21,7 @@ typedef struct {
     uint64_t begin; /* start of the call in ticks */
     uint32_t kind, name;
     uint64_t group;
+    bool outermost; /* the thread was not inside another counted call */
 } mrd_rec_op;
 
 /* Call it when the thread enters an operation. `name` is an id from mrd_rec_name. `name` and

@@ -98,6 +98,7 @@ typedef struct {
 #define MRD_RING_OPS_LEFT_OUT 1u /* `ops` lacks some calls of the thread */
 #define MRD_RING_OPS_FAILED   2u /* the thread's last call of an operation in `ops` failed */
 #define MRD_RING_OPS_EVICTED  4u /* operations that were entered long ago are no longer in `ops` */
+#define MRD_RING_OPS_NESTED   8u /* the thread began a call of an operation inside another call */
 #define MRD_RING_OP_SLOW_BITS 26 /* slow[i] counts calls of 2^(26+i) to 2^(27+i) ticks */
 typedef struct {
     /* name id << 32 | number of ended calls that `slow` is based on, including fast ones */
@@ -114,6 +115,18 @@ typedef struct {
      * stops at 255. */
     _Atomic uint8_t slow[MRD_RING_OP_SLOW];
 } mrd_ring_op;
+
+/* How one thread spent its time, in ticks. The end of each outermost call adds the time since the
+ * end of the previous outermost call: the part before the call to `outside`, the rest to `inside`.
+ * From the end of the first call on, all parts together thus grow as fast as the clock. The writer
+ * first closes the call's slot in `ops`. Then it stores `outside`, `inside` and last `ended`, each
+ * with release order. Calls inside another call are not counted separately. */
+typedef struct {
+    _Atomic uint64_t inside[MRD_RING_OPS]; /* in calls of the operation in ops[i], since it has
+                                            * this slot */
+    _Atomic uint64_t outside;              /* between calls */
+    _Atomic uint64_t ended;                /* end of the newest outermost call; 0 if none */
+} mrd_ring_ops_time;
 
 typedef enum {
     MRD_RING_LIVE = 1,   /* the ring's thread is recording */
@@ -158,7 +171,10 @@ typedef struct {
     /* used slots of `open`; deeper scopes are recorded as BEGIN and END */
     _Atomic uint32_t depth;
     _Atomic uint32_t ops_flags; /* MRD_RING_OPS_* */
-    uint8_t reserved1[36];
+    /* Thread id, in the owner's pid namespace, of the thread to which ops_time belongs. 0 if the
+     * ring has no ops_time. */
+    _Atomic uint32_t ops_thread;
+    uint8_t reserved1[32];
 
     /* Stored by the reader only. */
     _Alignas(64) _Atomic uint64_t tail; /* bytes of data ever consumed */
@@ -180,7 +196,8 @@ typedef struct {
     _Alignas(64) mrd_ring_loss lost[MRD_RING_LOST_CAUSES];
     mrd_ring_op ops[MRD_RING_OPS];
 
-    mrd_ring_scope open[32]; /* the last two stay unused */
+    mrd_ring_scope open[MRD_RING_OPEN_MAX];
+    mrd_ring_ops_time ops_time; /* of the thread ops_thread */
     uint8_t ident
         [MRD_RING_IDENT_MAX]; /* "key=value\n" lines, ident_len bytes, see docs/reference/ring.md */
 } mrd_ring_hdr;
@@ -193,7 +210,9 @@ static_assert(offsetof(mrd_ring_hdr, done) == 344, "ring ABI changed");
 static_assert(offsetof(mrd_ring_hdr, lost) == 384, "ring ABI changed");
 static_assert(offsetof(mrd_ring_hdr, ops_flags) == 280, "ring ABI changed");
 static_assert(offsetof(mrd_ring_hdr, ops) == 640, "ring ABI changed");
+static_assert(offsetof(mrd_ring_hdr, ops_thread) == 284, "ring ABI changed");
 static_assert(offsetof(mrd_ring_hdr, open) == 1024, "ring ABI changed");
+static_assert(offsetof(mrd_ring_hdr, ops_time) == 1984, "ring ABI changed");
 static_assert(offsetof(mrd_ring_hdr, ident) == 2048, "ring ABI changed");
 static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "shared counters must be lock-free");
 

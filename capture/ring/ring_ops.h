@@ -19,10 +19,23 @@ typedef struct {
     /* At most one in 1,000 of the observed calls took longer than this. 0 if no call was slow
      * enough to be observed. */
     mrd_dur_ns slow_ns;
+    mrd_dur_ns inside; /* time that the ring's thread spent in ended calls of this operation */
 } mrd_ring_op_state;
+
+/* How the ring's thread spent its time (mrd_ring_ops_time). */
+typedef struct {
+    uint32_t flags;  /* MRD_RING_OPS_ flags of the ring */
+    uint32_t thread; /* id of the thread in the owner's pid namespace; 0 if the ring has no times */
+    /* No call began or ended while the ring was read. Otherwise the times may contradict the
+     * operations. */
+    bool steady;
+    mrd_dur_ns outside; /* time between calls, until the begin of the newest ended call */
+    mrd_local_ns ended; /* end of the newest ended call; 0 if the thread ended none */
+} mrd_ring_ops_thread;
+
 /* Stores the operations of the ring's owner, which may run or have exited, and returns their
- * number. Adds the MRD_RING_OPS_ flags of the ring to *ret_flags. */
+ * number. *ret_thread is only set if this number is not 0. */
 size_t mrd_ring_ops(mrd_ring_reader *reader, mrd_ring_op_state ret_ops[MRD_RING_OPS],
-                    uint32_t *ret_flags);
+                    mrd_ring_ops_thread *ret_thread);
 
 #endif
