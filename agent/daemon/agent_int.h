@@ -107,6 +107,9 @@ struct mrd_agent {
     /* value of mrd_ranks_version when the last heartbeat was sent, and in the last heartbeat that
      * the aggregator acknowledged */
     uint64_t ranks_sent, ranks_reported;
+    /* the same for mrd_ranks_paces; the list of ranks includes the paces */
+    uint64_t paces_sent, paces_reported;
+    mrd_local_ns paces_at; /* when a list of ranks was last sent */
     mrd_local_ns ranks_at; /* when a heartbeat was last sent early because ranks changed */
     mrd_traces *traces;
     mrd_jobs *jobs;

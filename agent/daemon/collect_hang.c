@@ -5,6 +5,8 @@
 
 /* minimum time between two heartbeats that are sent early because the state of a rank changed */
 #define SEND_MIN (200 * MRD_MS)
+/* minimum time between a list of ranks and a heartbeat that is sent early because of a pace */
+#define SEND_PACE_MIN (2 * MRD_SEC)
 
 static mrd_err
 start_hang(void *self, mrd_why *why)
@@ -24,6 +26,26 @@ open_hang(mrd_agent *agent, void **ret_self, mrd_why *why)
     return MRD_OK;
 }
 
+/* Returns true if the state of a rank changed since it was last sent. */
+static bool
+has_changed(const mrd_agent *agent, mrd_local_ns now)
+{
+    uint64_t version = mrd_ranks_version(agent->ranks);
+
+    return version != agent->ranks_reported && version != agent->ranks_sent &&
+           mrd_local_diff(now, agent->ranks_at) >= SEND_MIN;
+}
+
+/* Returns true if a pace changed, and no list of ranks was sent for a while. */
+static bool
+has_pace(const mrd_agent *agent, mrd_local_ns now)
+{
+    uint64_t paces = mrd_ranks_paces(agent->ranks);
+
+    return paces != agent->paces_reported && paces != agent->paces_sent &&
+           mrd_local_diff(now, agent->paces_at) >= SEND_PACE_MIN;
+}
+
 static void
 step_hang(void *self, mrd_local_ns now)
 {
@@ -34,9 +56,7 @@ step_hang(void *self, mrd_local_ns now)
     mrd_ranks_step(agent->ranks, now);
     if (mrd_stacks_step(agent->stacks, agent->ranks, now))
         mrd_publish_heartbeat_now(agent->publish);
-    if (mrd_ranks_version(agent->ranks) == agent->ranks_reported ||
-        mrd_ranks_version(agent->ranks) == agent->ranks_sent ||
-        mrd_local_diff(now, agent->ranks_at) < SEND_MIN)
+    if (!has_changed(agent, now) && !has_pace(agent, now))
         return;
     agent->ranks_at = now;
     mrd_publish_heartbeat_now(agent->publish);

@@ -21,8 +21,10 @@ mrd_agent_clock(void *self, mrd_local_ns sent, const Mrd__Ack *ack, mrd_local_ns
         agent->models_reported = agent->models_sent;
     if (agent->features.sent != 0 && ack->status == MRD__ACK_STATUS__ACK_STORED)
         agent->features.reported = agent->features.sent;
-    if (agent->ranks_sent != 0 && ack->status == MRD__ACK_STATUS__ACK_STORED)
+    if (agent->ranks_sent != 0 && ack->status == MRD__ACK_STATUS__ACK_STORED) {
         agent->ranks_reported = agent->ranks_sent;
+        agent->paces_reported = agent->paces_sent;
+    }
     if (agent->ranks != NULL && agent->stacks != NULL)
         mrd_stacks_ask(agent->stacks, ack->stacks, ack->n_stacks);
 }

@@ -47,5 +47,7 @@ mrd_agent_event(void *self, mrd_drain_process *process, unsigned clock, const mr
 
     look_for_trigger(agent, process, ev);
     mrd_model_table_name(agent->models, process, clock, ev);
+    if (agent->ranks != NULL)
+        mrd_ranks_event(agent->ranks, process, clock, ev);
     return mrd_record_event(agent->record, process, clock, ev);
 }

@@ -226,6 +226,36 @@ fill_ops(rank_set *set, size_t i, const mrd_rank_state *state)
     }
 }
 
+/* Fills in the pace of a process. If its leading operation is no longer in the list, the process has
+ * no pace. */
+static void
+fill_pace(rank_set *set, size_t i, const mrd_rank_state *state)
+{
+    Mrd__RankState *to = &set->v[i];
+    const mrd_rank_pace *pace = state->pace;
+
+    for (size_t k = 0; pace != NULL && k < state->n_ops; k++) {
+        size_t at = 0;
+
+        while (at < pace->n_ops && (pace->ops[at].group != state->ops[k].group ||
+                                    strcmp(pace->ops[at].name, state->ops[k].name) != 0))
+            at++;
+        if (at == pace->n_ops)
+            continue;
+        set->ops[i][k].pace_entered = pace->ops[at].entered;
+        set->ops[i][k].pace_inside_ns = pace->ops[at].inside;
+        if (at != pace->lead)
+            continue;
+        to->pace_local_ns = pace->at.ns;
+        to->pace_lead = (uint32_t) k;
+        to->pace_outside_ns = pace->outside;
+        to->pace_on_cpu_ns = state->thread.on_cpu;
+        to->pace_cpu_wait_ns = state->thread.cpu_wait;
+        to->pace_device_ns = state->device;
+        to->pace_executions = state->executions;
+    }
+}
+
 static Mrd__RankList *
 fill_ranks(rank_set *set, const mrd_ranks *ranks)
 {
@@ -257,6 +287,7 @@ fill_ranks(rank_set *set, const mrd_ranks *ranks)
         rank_state->traced = state.traced;
         rank_state->running = (char *) (uintptr_t) state.running;
         fill_ops(set, count, &state);
+        fill_pace(set, count, &state);
     }
     set->message.ranks = set->list;
     set->message.n_ranks = count;
@@ -599,9 +630,13 @@ mrd_agent_heartbeat(void *self, mrd_buf *to)
     fill_trigger(h, agent);
     fill_stacks(h, agent);
     agent->ranks_sent = 0;
-    if (agent->ranks != NULL && mrd_ranks_version(agent->ranks) != agent->ranks_reported &&
+    if (agent->ranks != NULL &&
+        (mrd_ranks_version(agent->ranks) != agent->ranks_reported ||
+         mrd_ranks_paces(agent->ranks) != agent->paces_reported) &&
         (ranks = malloc(sizeof(*ranks))) != NULL) {
         agent->ranks_sent = mrd_ranks_version(agent->ranks);
+        agent->paces_sent = mrd_ranks_paces(agent->ranks);
+        agent->paces_at = mrd_local_now();
         h->m.ranks = fill_ranks(ranks, agent->ranks);
     }
     for (size_t i = 0; i < count; i++)

@@ -4,11 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/hang/work.h"
+#include "agent/hang/device_time.h"
 #include "base/vec.h"
 #include "hw/proc.h"
 
-#define LOOK (100 * MRD_MS)
+/* shortest time until the next look, and by how much it varies */
+#define LOOK        (80 * MRD_MS)
+#define LOOK_VARIES (40 * MRD_MS)
+/* number of paces without device time after events were lost */
+#define LOSS_PACES 3
 /* without progress for this time, a process is reported to the aggregator */
 #define QUIET MRD_SEC
 /* interval after which CPU time and bytes of a process are compared again */
@@ -38,7 +42,26 @@ typedef struct {
     mrd_local_ns work_at, inside_at;
     uint32_t op_flags; /* MRD_RING_OPS_* bits */
     bool quiet;
+
+    mrd_rank_pace_tracker pace;
+    mrd_thread_work thread; /* of the main thread at the pace */
+    /* the main thread's ids: as the pace has it, and in proc_root (0: not found) */
+    uint32_t own_tid;
+    int64_t tid;
+    mrd_device_time *device;       /* NULL until the first event of a core */
+    mrd_dur_ns device_sum;         /* -1 or the own work of the cores at the pace */
+    uint64_t executions;           /* executions in the device time, at the pace */
+    uint64_t collectives;          /* events cc_running since the pace */
+    unsigned paces_without_device; /* how many further paces have no device time */
 } rank;
+
+/* The process of the newest event, so that it is not searched for every event. */
+typedef struct {
+    const mrd_drain_process *process;
+    size_t at, n; /* its index among `n` processes; `n` if it is not one of them */
+    size_t texts; /* number of texts in its catalog when the names were looked up */
+    mrd_sid execution, collective, barrier;
+} event_source;
 
 struct mrd_ranks {
     mrd_drain *drain;
@@ -48,7 +71,12 @@ struct mrd_ranks {
     uint64_t version;
     uint32_t left_out;
     mrd_local_ns next, now;
-    mrd_drain_threads threads; /* threads of the process that is looked at */
+    /* operations and threads of the process that is looked at */
+    mrd_drain_ops_kept ops;
+    mrd_drain_threads threads;
+    uint64_t paces;
+    uint64_t random; /* makes the intervals between looks irregular */
+    event_source source;
 };
 
 mrd_err
@@ -69,6 +97,8 @@ mrd_ranks_close(mrd_ranks *ranks)
 {
     if (ranks == NULL)
         return;
+    for (size_t i = 0; i < ranks->n; i++)
+        mrd_device_time_free(ranks->v[i].device);
     free(ranks->v);
     free(ranks);
 }
@@ -204,6 +234,106 @@ look_at_kernel(mrd_ranks *ranks, rank *k)
     return state != k->state || idle != (k->idle.ns != 0);
 }
 
+/* ---- The pace ---- */
+
+/* Reads what the scheduler says about the main thread. */
+static void
+look_at_thread(const mrd_ranks *ranks, rank *k, uint32_t own_tid)
+{
+    if (k->own_tid != own_tid) {
+        k->own_tid = own_tid;
+        k->tid =
+            mrd_work_find_thread(ranks->proc_root, k->ident.pid, k->ident.container_pid, own_tid);
+    }
+    if (k->tid == 0 ||
+        mrd_work_thread(ranks->proc_root, k->ident.pid, k->tid, &k->thread) != MRD_OK)
+        k->thread = (mrd_thread_work){ -1, -1 };
+}
+
+/* Stores the own work of the cores, if all of it is known. Without the collectives in the trace,
+ * waiting for other ranks would count as own work. */
+static void
+look_at_device(rank *k)
+{
+    uint64_t executions = 0;
+    mrd_dur_ns sum = k->device != NULL ? mrd_device_time_sum(k->device, &executions) : -1;
+    bool complete = k->paces_without_device == 0 && executions > k->executions &&
+                    (k->collectives > 0 || k->ident.world_size == 1);
+
+    k->device_sum = complete ? sum : -1;
+    k->executions = executions;
+    k->collectives = 0;
+    k->paces_without_device -= k->paces_without_device > 0;
+}
+
+static void
+look_at_pace(mrd_ranks *ranks, rank *k)
+{
+    const mrd_rank_pace *pace;
+
+    if (k->ident.jobid.text[0] == '\0' ||
+        !mrd_rank_pace_look(&k->pace, &ranks->ops, &ranks->threads, ranks->now))
+        return;
+    ranks->paces++;
+    if ((pace = mrd_rank_pace_of(&k->pace)) == NULL)
+        return;
+    look_at_thread(ranks, k, pace->thread);
+    look_at_device(k);
+}
+
+/* Finds the process of an event in the table, and the names of events in its catalog. */
+static bool
+find_source(mrd_ranks *ranks, const mrd_drain_process *process)
+{
+    event_source *s = &ranks->source;
+    const mrd_strtab *texts;
+
+    if (s->process != process || s->n != ranks->n ||
+        (s->at < s->n && ranks->v[s->at].process != process)) {
+        *s = (event_source){ .process = process, .n = ranks->n };
+        while (s->at < s->n && ranks->v[s->at].process != process)
+            s->at++;
+    }
+    if (s->at == s->n || ranks->v[s->at].ident.jobid.text[0] == '\0')
+        return false;
+    texts = mrd_catalog_strings(process->catalog);
+    if ((s->execution == 0 || s->collective == 0 || s->barrier == 0) &&
+        s->texts != mrd_strtab_count(texts)) {
+        s->texts = mrd_strtab_count(texts);
+        s->execution = mrd_strtab_find(texts, MRD_STR("nc_exec_running"));
+        s->collective = mrd_strtab_find(texts, MRD_STR("cc_running"));
+        s->barrier = mrd_strtab_find(texts, MRD_STR("cc_exec_barrier"));
+    }
+    return true;
+}
+
+void
+mrd_ranks_event(mrd_ranks *ranks, const mrd_drain_process *process, unsigned clock,
+                const mrd_event *ev)
+{
+    const event_source *s = &ranks->source;
+    bool collective;
+    rank *k;
+
+    if ((ev->kind != MRD_LOSS && (clock != MRD_DRAIN_REALTIME || ev->kind != MRD_SPAN)) ||
+        !find_source(ranks, process))
+        return;
+    k = &ranks->v[s->at];
+    if (ev->kind == MRD_LOSS) {
+        k->paces_without_device = LOSS_PACES;
+        if (k->device != NULL)
+            mrd_device_time_lost(k->device);
+        return;
+    }
+    collective = ev->name == s->collective && s->collective != 0;
+    if (!collective && (ev->name == 0 || (ev->name != s->execution && ev->name != s->barrier)))
+        return;
+    if (k->device == NULL && (k->device = mrd_device_time_new()) == NULL)
+        return;
+    k->collectives += collective;
+    mrd_device_time_add(k->device, ev->track, ev->name != s->execution, ev->ts, ev->dur_ns);
+}
+
 /* ---- The table of processes ---- */
 
 static rank *
@@ -220,15 +350,15 @@ find(mrd_ranks *ranks, const mrd_drain_process *process)
 static bool
 look_at_ops(mrd_ranks *ranks, rank *k)
 {
-    mrd_drain_ops_kept ops;
-    const char *lost = mrd_drain_ops(ranks->drain, k->process, &ops, &ranks->threads);
-    bool moved = ops.n != k->n_ops;
+    mrd_drain_ops_kept *ops = &ranks->ops;
+    const char *lost = mrd_drain_ops(ranks->drain, k->process, ops, &ranks->threads);
+    bool moved = ops->n != k->n_ops;
 
-    for (size_t i = 0; i < ops.n && !moved; i++)
-        moved = ops.v[i].entered != k->ops[i].entered || ops.v[i].open != k->ops[i].open;
-    memcpy(k->ops, ops.v, ops.n * sizeof(ops.v[0]));
-    k->n_ops = ops.n;
-    k->op_flags = ops.flags;
+    for (size_t i = 0; i < ops->n && !moved; i++)
+        moved = ops->v[i].entered != k->ops[i].entered || ops->v[i].open != k->ops[i].open;
+    memcpy(k->ops, ops->v, ops->n * sizeof(ops->v[0]));
+    k->n_ops = ops->n;
+    k->op_flags = ops->flags;
     snprintf(k->lost, sizeof(k->lost), "%s", lost);
     return moved;
 }
@@ -236,11 +366,10 @@ look_at_ops(mrd_ranks *ranks, rank *k)
 static rank *
 add(mrd_ranks *ranks, mrd_drain_process *process)
 {
-    mrd_drain_ops_kept ops;
     rank *k;
 
-    (void) mrd_drain_ops(ranks->drain, process, &ops, &ranks->threads);
-    if (ops.n == 0)
+    (void) mrd_drain_ops(ranks->drain, process, &ranks->ops, &ranks->threads);
+    if (ranks->ops.n == 0)
         /* a process without such operations is not added; most helper processes have none */
         return NULL;
     if (!MRD_VEC_ROOM_MAX(ranks->v, ranks->n, ranks->cap, 1, MRD_RANKS_MAX)) {
@@ -252,7 +381,10 @@ add(mrd_ranks *ranks, mrd_drain_process *process)
                  .ident = process->ident,
                  .state = '?',
                  .watched = ranks->now,
-                 .progress = ranks->now };
+                 .progress = ranks->now,
+                 .thread = { -1, -1 },
+                 .device_sum = -1 };
+    ranks->source.process = NULL; /* the process may have the address of an earlier one */
     ranks->version++;
     return k;
 }
@@ -274,6 +406,7 @@ look(void *self, mrd_drain_process *process)
         changed = look_at_kernel(ranks, k);
         k->quiet = mrd_local_diff(ranks->now, k->progress) >= QUIET;
     }
+    look_at_pace(ranks, k);
     /* Read again while the process makes no progress, because the runtime's trace arrives in
      * parts. */
     if (k->quiet && (!was || mrd_local_diff(ranks->now, k->inside_at) >= WORK_LOOK))
@@ -287,7 +420,9 @@ mrd_ranks_step(mrd_ranks *ranks, mrd_local_ns now)
 {
     if (mrd_local_before(now, ranks->next))
         return;
-    ranks->next = mrd_local_add(now, LOOK);
+    ranks->random =
+        (ranks->random ^ (uint64_t) now.ns) * 6364136223846793005u + 1442695040888963407u;
+    ranks->next = mrd_local_add(now, LOOK + (mrd_dur_ns) ((ranks->random >> 33) % LOOK_VARIES));
     ranks->now = now;
     ranks->left_out = 0;
     mrd_drain_each(ranks->drain, look, ranks);
@@ -305,6 +440,8 @@ mrd_ranks_gone(mrd_ranks *ranks, mrd_drain_process *process, mrd_local_ns now)
     if ((k = find(ranks, process)) == NULL && (k = add(ranks, process)) == NULL)
         return;
     (void) look_at_ops(ranks, k);
+    mrd_device_time_free(k->device);
+    k->device = NULL;
     k->process = NULL;
     set_state(k, 'X', now);
     k->quiet = true;
@@ -321,6 +458,12 @@ uint64_t
 mrd_ranks_version(const mrd_ranks *ranks)
 {
     return ranks->version;
+}
+
+uint64_t
+mrd_ranks_paces(const mrd_ranks *ranks)
+{
+    return ranks->paces;
 }
 
 bool
@@ -369,6 +512,10 @@ mrd_ranks_get(const mrd_ranks *ranks, size_t i, mrd_rank_state *ret_state)
                                    .traced = k->traced,
                                    .running = k->running,
                                    .ops = k->ops,
-                                   .n_ops = k->n_ops };
+                                   .n_ops = k->n_ops,
+                                   .pace = mrd_rank_pace_of(&k->pace),
+                                   .thread = k->thread,
+                                   .device = k->device_sum,
+                                   .executions = k->executions };
     return true;
 }

@@ -18,6 +18,8 @@
 #ifndef MRD_AGENT_HANG_RANKS_H
 #define MRD_AGENT_HANG_RANKS_H
 
+#include "agent/hang/pace.h"
+#include "agent/hang/work.h"
 #include "agent/rings/drain.h"
 
 #define MRD_RANKS_MAX 512u
@@ -34,6 +36,12 @@ mrd_local_ns mrd_ranks_next_ns(const mrd_ranks *ranks);
 /* Returns a number that changes when the state of a process changes. 0 means that there was no
  * process yet, so that nothing need be sent. */
 uint64_t mrd_ranks_version(const mrd_ranks *ranks);
+/* Returns a number that changes when the pace of a process changes (agent/hang/pace.h). Processes
+ * without a job have no pace. */
+uint64_t mrd_ranks_paces(const mrd_ranks *ranks);
+/* Takes an event of a process, from which the own work of its cores is measured. */
+void mrd_ranks_event(mrd_ranks *ranks, const mrd_drain_process *process, unsigned clock,
+                     const mrd_event *ev);
 
 /* The state of one process. Texts are valid until the next mrd_ranks_step(). */
 typedef struct {
@@ -56,6 +64,14 @@ typedef struct {
     const char *running;
     const mrd_drain_op *ops;
     size_t n_ops;
+    const mrd_rank_pace
+        *pace;              /* NULL if the process has none; then the next members mean nothing */
+    mrd_thread_work thread; /* of the main thread soon after the pace; members are -1 if unknown */
+    /* Own work of the process's cores and the number of executions that it includes
+     * (agent/hang/device_time.h). `device` is -1 if it is unknown: the runtime's trace is not
+     * recorded or lacks collectives, or events were lost. */
+    mrd_dur_ns device;
+    uint64_t executions;
 } mrd_rank_state;
 
 /* Gets the state of the i-th process. Returns false if there is no i-th process. */

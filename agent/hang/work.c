@@ -11,6 +11,7 @@
 #include "hw/proc.h"
 
 #define TASKS_MAX    32 /* maximum number of threads of a process for which children are searched */
+#define THREADS_MAX  1024 /* maximum number of threads among which one is searched */
 #define CHILDREN_MAX 64
 #define DEPTH_MAX    4
 
@@ -110,5 +111,74 @@ mrd_work_read(const char *proc_root, int64_t pid, mrd_process_work *ret_work)
     add_children(&t, pid, 0);
     *ret_work = (mrd_process_work){ .cpu = st.cpu_user_ns + st.cpu_system_ns + t.cpu,
                                     .bytes = bytes_of(proc_root, pid) };
+    return MRD_OK;
+}
+
+/* ---- Threads ---- */
+
+/* Returns the innermost of the ids in the line NSpid, or 0. */
+static int64_t
+innermost_id(const char *status)
+{
+    const char *at = strstr(status, "\nNSpid:");
+    int64_t id = 0;
+
+    if (at == NULL)
+        return 0;
+    for (at += strlen("\nNSpid:"); *at == '\t' || *at == ' ';) {
+        size_t n;
+
+        at += strspn(at, "\t ");
+        n = strspn(at, "0123456789");
+        if (mrd_num_i64((mrd_str){ at, n }, &id) != MRD_OK)
+            return 0;
+        at += n;
+    }
+    return id;
+}
+
+int64_t
+mrd_work_find_thread(const char *proc_root, int64_t pid, int64_t own_pid, int64_t tid)
+{
+    char path[340], text[4096];
+    const struct dirent *entry;
+    int64_t found = 0, id;
+    unsigned tasks = 0;
+    DIR *dir;
+
+    if (tid == own_pid) /* the first thread has the ids of its process */
+        return pid;
+    if (own_pid == pid) /* the same namespace, in all likelihood; mrd_work_thread fails if not */
+        return tid;
+    snprintf(path, sizeof(path), "%s/%" PRId64 "/task", proc_root, pid);
+    if ((dir = opendir(path)) == NULL)
+        return 0;
+    while (found == 0 && tasks++ < THREADS_MAX && (entry = readdir(dir)) != NULL) {
+        snprintf(path, sizeof(path), "%s/%" PRId64 "/task/%.20s/status", proc_root, pid,
+                 entry->d_name);
+        if (entry->d_name[0] != '.' && read_text(path, text, sizeof(text)) > 0 &&
+            innermost_id(text) == tid && mrd_num_i64(mrd_str_of(entry->d_name), &id) == MRD_OK)
+            found = id;
+    }
+    closedir(dir);
+    return found;
+}
+
+mrd_err
+mrd_work_thread(const char *proc_root, int64_t pid, int64_t tid, mrd_thread_work *ret_work)
+{
+    char path[340], text[128];
+    size_t first, second;
+    int64_t on_cpu, cpu_wait;
+
+    snprintf(path, sizeof(path), "%s/%" PRId64 "/task/%" PRId64 "/schedstat", proc_root, pid, tid);
+    if (read_text(path, text, sizeof(text)) == 0)
+        return MRD_NOTFOUND;
+    first = strspn(text, "0123456789");
+    second = text[first] == ' ' ? strspn(text + first + 1, "0123456789") : 0;
+    if (mrd_num_i64((mrd_str){ text, first }, &on_cpu) != MRD_OK ||
+        mrd_num_i64((mrd_str){ text + first + 1, second }, &cpu_wait) != MRD_OK)
+        return MRD_NOTFOUND;
+    *ret_work = (mrd_thread_work){ .on_cpu = on_cpu, .cpu_wait = cpu_wait };
     return MRD_OK;
 }

@@ -15,4 +15,17 @@ typedef struct {
 /* Reads the work of process `pid` up to now. Errors: as for mrd_proc_read. */
 mrd_err mrd_work_read(const char *proc_root, int64_t pid, mrd_process_work *ret_work);
 
+/* What the kernel's scheduler says about a thread, since the thread began. */
+typedef struct {
+    mrd_dur_ns on_cpu;
+    mrd_dur_ns cpu_wait; /* the thread was ready to run and waited for a CPU */
+} mrd_thread_work;
+
+/* Returns the id in proc_root of a thread of process `pid`, or 0 if it has ended. `tid` is the
+ * thread's id in the process's own pid namespace, where the process has the id `own_pid`. */
+int64_t mrd_work_find_thread(const char *proc_root, int64_t pid, int64_t own_pid, int64_t tid);
+/* Reads the times of a thread with the ids of proc_root. Errors: NOTFOUND, also if the kernel does
+ * not keep these times. */
+mrd_err mrd_work_thread(const char *proc_root, int64_t pid, int64_t tid, mrd_thread_work *ret_work);
+
 #endif

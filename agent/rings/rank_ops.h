@@ -6,11 +6,12 @@
 
 #include "capture/ring/ring_ops.h"
 
-#define MRD_DRAIN_OPS 12
+#define MRD_DRAIN_OPS     12
+#define MRD_DRAIN_OP_NAME 48 /* bytes of a name, including the NUL */
 
 /* An operation, such as a collective, that a process enters together with other ranks. */
 typedef struct {
-    char name[48];
+    char name[MRD_DRAIN_OP_NAME];
     /* identifies the group of ranks that take part; `group` and `name` together identify the
      * operation */
     uint64_t group;

@@ -8,13 +8,15 @@
 #define FROM offsetof(mrd_ring_hdr, ops_flags)
 #define LEN  (offsetof(mrd_ring_hdr, ident) - FROM)
 
+/* Returns a duration in ns, at most INT64_MAX. */
 static mrd_dur_ns
 ticks_ns(const mrd_ring_reader *reader, uint64_t ticks)
 {
-    if (reader->clock.id == MRD_RING_CLOCK_RAW)
-        return (mrd_dur_ns) (ticks & INT64_MAX);
-    return (mrd_dur_ns) ((unsigned __int128) reader->clock.now.mult * ticks >>
-                         MRD_RING_CLOCK_SHIFT);
+    unsigned __int128 ns = ticks;
+
+    if (reader->clock.id != MRD_RING_CLOCK_RAW)
+        ns = ns * reader->clock.now.mult >> MRD_RING_CLOCK_SHIFT;
+    return ns < INT64_MAX ? (mrd_dur_ns) ns : INT64_MAX;
 }
 
 /* Returns a duration in ns that at most one in 1,000 of the `seen` calls exceeded. Returns 0 if too

@@ -1,0 +1,215 @@
+/* The own work of cores, against the difference of intervals that is computed instant by instant. */
+#include "agent/hang/device_time.h"
+#include "tests/check.h"
+#include "tests/seed.h"
+
+#define SPAN 4000 /* length of a random stream in ns */
+
+static uint64_t
+draw(uint64_t *rng, uint64_t below)
+{
+    *rng ^= *rng << 13;
+    *rng ^= *rng >> 7;
+    *rng ^= *rng << 17;
+    return *rng % below;
+}
+
+typedef struct {
+    int64_t from, to;
+    bool wait;
+} span;
+
+/* One core: executions one after the other, and collectives that may overlap each other, cross the
+ * borders of executions and lie outside of them. */
+typedef struct {
+    span v[600];
+    size_t n, executions;
+} stream;
+
+static void
+make(stream *s, uint64_t *rng, int64_t length)
+{
+    int64_t at = (int64_t) draw(rng, 50);
+
+    s->n = s->executions = 0;
+    for (; at < length && s->executions < 60; s->executions++) {
+        int64_t to = at + 1 + (int64_t) draw(rng, 300);
+
+        s->v[s->n++] = (span){ at, to, false };
+        at = to + (int64_t) draw(rng, 40);
+    }
+    for (size_t k = 0; k + 1 < s->executions; k++) {
+        /* a collective ends before the next execution does, so it arrives before that */
+        int64_t last = s->v[k + 1].to;
+
+        for (size_t i = draw(rng, 6); i > 0; i--) {
+            int64_t from =
+                s->v[k].from + (int64_t) draw(rng, (uint64_t) (s->v[k + 1].from - s->v[k].from));
+            int64_t to = from + (int64_t) draw(rng, 120);
+
+            s->v[s->n++] = (span){ from, to < last ? to : last, true };
+        }
+    }
+}
+
+static int
+by_end(const void *a, const void *b)
+{
+    const span *x = a, *y = b;
+
+    if (x->to != y->to)
+        return x->to < y->to ? -1 : 1;
+    /* a collective that ends together with its execution is reported first */
+    return x->wait != y->wait ? (x->wait ? -1 : 1) : 0;
+}
+
+/* The truth: marks each ns of the collectives, and counts the ns of executions without a mark. The
+ * last execution is left out. */
+static int64_t
+own_work(const stream *s)
+{
+    static bool waits[2 * SPAN];
+    int64_t sum = 0, last = 0;
+
+    memset(waits, 0, sizeof(waits));
+    for (size_t i = 0; i < s->n; i++)
+        for (int64_t t = s->v[i].from; s->v[i].wait && t < s->v[i].to; t++)
+            waits[t] = true;
+    for (size_t i = 0; i < s->n; i++)
+        last = !s->v[i].wait && s->v[i].from > last ? s->v[i].from : last;
+    for (size_t i = 0; i < s->n; i++) {
+        if (s->v[i].wait || s->v[i].from == last)
+            continue;
+        for (int64_t t = s->v[i].from; t < s->v[i].to; t++)
+            sum += !waits[t];
+    }
+    return sum;
+}
+
+static void
+add(mrd_device_time *device, uint64_t core, const span *s)
+{
+    mrd_device_time_add(device, core, s->wait, (mrd_ev_ns){ s->from }, s->to - s->from);
+}
+
+TEST(random_streams_give_the_difference_of_intervals)
+{
+    uint64_t rng = test_seed() * 0x9e3779b97f4a7c15u;
+
+    for (size_t round = 0; round < 3000; round++) {
+        mrd_device_time *device = mrd_device_time_new();
+        stream s[3];
+        uint64_t executions;
+        int64_t expected = 0, counted = 0;
+        size_t at[3] = { 0 }, left = 0;
+
+        for (size_t i = 0; i < 3; i++) {
+            make(&s[i], &rng, SPAN / 2 + (int64_t) draw(&rng, SPAN / 2));
+            expected += own_work(&s[i]);
+            counted += (int64_t) s[i].executions - 1;
+            qsort(s[i].v, s[i].n, sizeof(s[i].v[0]), by_end);
+            left += s[i].n;
+        }
+        for (; left > 0; left--) { /* the cores' events arrive interleaved */
+            size_t i = draw(&rng, 3);
+
+            while (at[i] == s[i].n)
+                i = (i + 1) % 3;
+            add(device, 100 + i, &s[i].v[at[i]++]);
+        }
+        CHECK_INT(mrd_device_time_sum(device, &executions), expected);
+        CHECK_INT(executions, counted);
+        mrd_device_time_free(device);
+        if (test_failures > 3)
+            return;
+    }
+}
+
+/* Events that arrive in another order give the same, as long as those of one execution arrive
+ * before the next execution. */
+TEST(the_order_inside_an_execution_does_not_matter)
+{
+    uint64_t rng = test_seed() * 0x9e3779b97f4a7c15u + 1;
+
+    for (size_t round = 0; round < 1000; round++) {
+        mrd_device_time *device = mrd_device_time_new();
+        span inside[8];
+        uint64_t executions;
+        bool waits[1000] = { false };
+        int64_t own = 0;
+
+        for (size_t i = 0; i < 8; i++) {
+            inside[i].wait = true;
+            inside[i].from = (int64_t) draw(&rng, 900);
+            inside[i].to = inside[i].from + (int64_t) draw(&rng, 100);
+            for (int64_t t = inside[i].from; t < inside[i].to; t++)
+                waits[t] = true;
+        }
+        for (size_t t = 0; t < 1000; t++)
+            own += !waits[t];
+        for (size_t i = 0; i < 4; i++)
+            add(device, 1, &inside[i]);
+        mrd_device_time_add(device, 1, false, (mrd_ev_ns){ 0 }, 1000);
+        for (size_t i = 4; i < 8; i++)
+            add(device, 1, &inside[i]);
+        mrd_device_time_add(device, 1, false, (mrd_ev_ns){ 1000 }, 5);
+        CHECK_INT(mrd_device_time_sum(device, &executions), own);
+        CHECK_INT(executions, 1);
+        mrd_device_time_free(device);
+    }
+}
+
+/* Executions of 10 ns at 0, 10, 20, ... with a collective of 4 ns each. */
+static void
+step(mrd_device_time *device, int64_t i)
+{
+    mrd_device_time_add(device, 1, true, (mrd_ev_ns){ i * 10 + 3 }, 4);
+    mrd_device_time_add(device, 1, false, (mrd_ev_ns){ i * 10 }, 10);
+}
+
+TEST(executions_with_lost_events_do_not_count)
+{
+    mrd_device_time *device = mrd_device_time_new();
+    uint64_t executions;
+    int64_t i = 0;
+
+    while (i < 10)
+        step(device, i++);
+    CHECK_INT(mrd_device_time_sum(device, &executions), 9 * 6);
+    CHECK_INT(executions, 9);
+    /* the last collective of execution 9 may be missing, and any of execution 10 */
+    mrd_device_time_lost(device);
+    mrd_device_time_add(device, 1, false, (mrd_ev_ns){ i++ * 10 }, 10);
+    for (; i < 20; i++)
+        step(device, i);
+    CHECK_INT(mrd_device_time_sum(device, &executions), 17 * 6); /* 0 .. 8 and 11 .. 18 */
+    CHECK_INT(executions, 17);
+    mrd_device_time_free(device);
+}
+
+TEST(memory_is_bounded)
+{
+    mrd_device_time *device = mrd_device_time_new();
+    uint64_t executions;
+
+    /* an execution with too many separate collectives does not count, the others do */
+    mrd_device_time_add(device, 1, false, (mrd_ev_ns){ -20 }, 10);
+    mrd_device_time_add(device, 1, false, (mrd_ev_ns){ -10 }, 10);
+    CHECK_INT(mrd_device_time_sum(device, &executions), 10);
+    for (int64_t i = 0; i < 2 * (int64_t) MRD_DEVICE_WAITS; i++)
+        mrd_device_time_add(device, 1, true, (mrd_ev_ns){ 4 * i + 1 }, 1);
+    mrd_device_time_add(device, 1, false, (mrd_ev_ns){ 0 }, 100000);
+    for (int64_t i = 10000; i < 10003; i++)
+        step(device, i);
+    CHECK_INT(mrd_device_time_sum(device, &executions), 10 + 2 * 6);
+    CHECK_INT(executions, 3);
+    /* further cores than MRD_DEVICE_CORES are ignored */
+    for (uint64_t core = 1000; core < 1200; core++)
+        for (int64_t i = 0; i < 2; i++)
+            mrd_device_time_add(device, core, false, (mrd_ev_ns){ 10 * i }, 10);
+    (void) mrd_device_time_sum(device, &executions);
+    CHECK_INT(executions, 3 + MRD_DEVICE_CORES - 1);
+    mrd_device_time_free(device);
+}
+
+TEST_MAIN()
