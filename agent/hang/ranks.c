@@ -43,6 +43,7 @@ typedef struct {
     uint32_t op_flags; /* MRD_RING_OPS_* bits */
     bool quiet;
 
+    bool has_job; /* only processes of a job have a pace */
     mrd_rank_pace_tracker pace;
     mrd_thread_work thread; /* of the main thread at the pace */
     /* the main thread's ids: as the pace has it, and in proc_root (0: not found) */
@@ -271,8 +272,7 @@ look_at_pace(mrd_ranks *ranks, rank *k)
 {
     const mrd_rank_pace *pace;
 
-    if (k->ident.jobid.text[0] == '\0' ||
-        !mrd_rank_pace_look(&k->pace, &ranks->ops, &ranks->threads, ranks->now))
+    if (!k->has_job || !mrd_rank_pace_look(&k->pace, &ranks->ops, &ranks->threads, ranks->now))
         return;
     ranks->paces++;
     if ((pace = mrd_rank_pace_of(&k->pace)) == NULL)
@@ -294,7 +294,7 @@ find_source(mrd_ranks *ranks, const mrd_drain_process *process)
         while (s->at < s->n && ranks->v[s->at].process != process)
             s->at++;
     }
-    if (s->at == s->n || ranks->v[s->at].ident.jobid.text[0] == '\0')
+    if (s->at == s->n || !ranks->v[s->at].has_job)
         return false;
     texts = mrd_catalog_strings(process->catalog);
     if ((s->execution == 0 || s->collective == 0 || s->barrier == 0) &&
@@ -366,6 +366,7 @@ look_at_ops(mrd_ranks *ranks, rank *k)
 static rank *
 add(mrd_ranks *ranks, mrd_drain_process *process)
 {
+    mrd_job_key key;
     rank *k;
 
     (void) mrd_drain_ops(ranks->drain, process, &ranks->ops, &ranks->threads);
@@ -384,6 +385,8 @@ add(mrd_ranks *ranks, mrd_drain_process *process)
                  .progress = ranks->now,
                  .thread = { -1, -1 },
                  .device_sum = -1 };
+    mrd_job_key_of(&k->ident.jobid, k->ident.uid, &key);
+    k->has_job = key.text[0] != '\0';
     ranks->source.process = NULL; /* the process may have the address of an earlier one */
     ranks->version++;
     return k;

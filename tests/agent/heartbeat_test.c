@@ -1,6 +1,6 @@
 /* A heartbeat must never exceed the size that the aggregator accepts, for any contents. Without
  * heartbeats the node counts as lost. */
-#include "tests/agent/ring_make.h"
+#include "tests/agent/ops_make.h"
 
 #include "agent/daemon/agent_int.h"
 #include "tests/agent/open_agent.h"
@@ -144,6 +144,91 @@ TEST(what_was_read_too_early_is_a_bound_for_who_chooses)
     }
     mrd_msg_free(&msg);
     mrd_buf_fini(&text);
+    mrd_agent_close(a);
+    fake_aggregator_fini(&g);
+    make_free(m);
+}
+
+/* Makes steps of a job with looks of the agent, in times from *now on. */
+static void
+make_steps(const mrd_agent *a, maker *m, uint32_t name, mrd_local_ns *now, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        *now = mrd_local_add(*now, 40 * MRD_MS);
+        ops_begin(m, 0, name, *now);
+        *now = mrd_local_add(*now, 30 * MRD_MS);
+        mrd_ranks_step(a->ranks, *now);
+        *now = mrd_local_add(*now, 30 * MRD_MS);
+        ops_end(m, 0, *now);
+        mrd_ranks_step(a->ranks, *now);
+    }
+}
+
+/* Stores the only rank of a new heartbeat, or all zeros if it has no list of ranks. */
+static void
+next_rank(mrd_agent *a, bool stored, Mrd__RankState *ret_rank, Mrd__RankOp *ret_op)
+{
+    Mrd__Ack ack = MRD__ACK__INIT;
+    mrd_buf text = { 0 };
+    mrd_msg msg = { 0 };
+
+    memset(ret_rank, 0, sizeof(*ret_rank));
+    CHECK_ERR("heartbeat", mrd_agent_heartbeat(a, &text), MRD_OK);
+    REQUIRE(mrd_msg_unpack((mrd_bytes){ text.p, text.len }, &msg, NULL) == MRD_OK);
+    if (msg.u.heartbeat->ranks != NULL) {
+        REQUIRE(msg.u.heartbeat->ranks->n_ranks == 1);
+        *ret_rank = *msg.u.heartbeat->ranks->ranks[0]; /* the pointers in it are not used */
+        REQUIRE(ret_rank->n_ops == 1);
+        *ret_op = *msg.u.heartbeat->ranks->ranks[0]->ops[0];
+    }
+    ack.status = stored ? MRD__ACK_STATUS__ACK_STORED : MRD__ACK_STATUS__ACK_REFUSED;
+    mrd_agent_clock(a, mrd_local_now(), &ack, mrd_local_now());
+    mrd_msg_free(&msg);
+    mrd_buf_fini(&text);
+}
+
+/* A list of ranks is sent when the pace of one changes, until the aggregator has it. */
+TEST(paces_are_sent_without_a_change_of_state)
+{
+    mrd_agent_options o = { .ring_dir = (char *) (uintptr_t) test_tmp(),
+                            .flush = 20 * MRD_MS,
+                            .spool_bytes = 64 << 20,
+                            .recorder_bytes = 64 << 20,
+                            .stable = 30 * MRD_MS };
+    maker *m = make_ring(test_tmp(), getpid(), make_start_ticks(getpid()), getpid(), 1 << 16);
+    uint32_t name = make_text(m, "nrt_execute");
+    mrd_local_ns now = mrd_local_now();
+    fake_faults faults = { .seed = 1 };
+    Mrd__RankState rank[4];
+    Mrd__RankOp op[4];
+    fake_aggregator g;
+    uint64_t version;
+    mrd_agent *a;
+
+    make_ident(m, "MERIDIAN_JOB=train\nRANK=3\nWORLD_SIZE=8\n");
+    fake_aggregator_init(&g);
+    REQUIRE((a = open_agent(&o, fake_link(&g, &faults, 4))) != NULL);
+    mrd_agent_step(a, 1);
+    make_steps(a, m, name, &now, 50);
+    version = mrd_ranks_version(a->ranks);
+    next_rank(a, true, &rank[0], &op[0]);
+    next_rank(a, true, &rank[1], &op[1]);
+    make_steps(a, m, name, &now, 25);
+    next_rank(a, false, &rank[2], &op[2]);
+    next_rank(a, true, &rank[3], &op[3]);
+    CHECK_INT(mrd_ranks_version(a->ranks), version);
+    REQUIRE(rank[0].pace_local_ns > 0 && rank[2].pace_local_ns > rank[0].pace_local_ns);
+    CHECK_INT(rank[1].process_id, 0); /* nothing new */
+    CHECK_INT(rank[3].pace_local_ns, rank[2].pace_local_ns);
+    CHECK_INT(rank[2].pace_lead, 0);
+    CHECK_INT(rank[2].pace_local_ns - rank[0].pace_local_ns,
+              (int64_t) (op[2].pace_entered - op[0].pace_entered) * 100 * MRD_MS);
+    CHECK_INT(rank[2].pace_outside_ns - rank[0].pace_outside_ns,
+              (int64_t) (op[2].pace_entered - op[0].pace_entered) * 40 * MRD_MS);
+    CHECK_INT(op[2].pace_inside_ns - op[0].pace_inside_ns,
+              (int64_t) (op[2].pace_entered - op[0].pace_entered) * 60 * MRD_MS);
+    CHECK(rank[2].pace_on_cpu_ns > 0 && rank[2].pace_cpu_wait_ns >= 0);
+    CHECK_INT(rank[2].pace_device_ns, -1);
     mrd_agent_close(a);
     fake_aggregator_fini(&g);
     make_free(m);
