@@ -10,7 +10,8 @@ free_flows(test_profile *p)
         p->v[i].flow_count = 0;
 }
 
-/* Returns the part from the first event on. The part before it names the inputs. */
+/* Returns the part of a file from its list of events on. The part before differs between files,
+ * because it contains the name of the input. */
 static mrd_str
 body(const char *text, size_t len)
 {
@@ -21,12 +22,13 @@ body(const char *text, size_t len)
     if (at == NULL)
         return (mrd_str){ "", 0 };
     len -= (size_t) (at - text);
-    /* The newer layout repeats the notes, which contain the file's name. */
+    /* The newer layout has the notes again after the events. They contain the file's name too. */
     end = memmem(at, len, "\"device_profile_list\"", 21);
     return (mrd_str){ at, end == NULL ? len : (size_t) (end - at) };
 }
 
-/* A file written here is read back as the same events. Written again, they give the same bytes. */
+/* A file that Meridian wrote is read as the same events that were written. Written again, these
+ * events give the same bytes. */
 TEST(own_files_round_trip)
 {
     for (int variant = 0; variant < 4; variant++) {
@@ -95,8 +97,8 @@ same_process(const mrd_catalog *a, const mrd_process *x, const mrd_catalog *b, c
            x->world_size == y->world_size && x->sort_index == y->sort_index && x->flags == y->flags;
 }
 
-/* In a file written here, each attribute and each mark of a process is read back independently.
- * Only simulated processes are marked as simulated. */
+/* Processes with random attributes and flags are written to a file and read again. Each attribute
+ * and flag must be the same. Only simulated processes are marked as simulated. */
 TEST(own_processes_are_the_same)
 {
     uint64_t seed = 20261123;
@@ -219,7 +221,8 @@ TEST(arrows_stay_in_their_file)
     collect_free(&c);
 }
 
-/* Directions belong to ids by position, even after an invalid id. Invalid arrows are counted. */
+/* The n-th member of flow_dir belongs to the n-th member of flow_id, even after an invalid id. The
+ * invalid arrows are counted. */
 TEST(arrows_that_are_none_are_counted)
 {
     static const char text[] = "{\"trace_event\":[{\"name\":\"a\",\"timestamp\":5,"
@@ -250,8 +253,9 @@ TEST(arrows_that_are_none_are_counted)
     mrd_buf_fini(&many);
 }
 
-/* Processes that only a number in the file distinguishes are also separate from processes of
- * another file. Statements of the file apply to its own processes. */
+/* Two processes of one file have the same node and pid, and the file distinguishes them by a number
+ * of its own. A second file has the same numbers. All four processes are different. What a file
+ * states of a process, such as its rank, applies only to processes of this file. */
 TEST(processes_stay_in_their_file)
 {
     mrd_catalog *cat = mrd_catalog_new();
@@ -286,7 +290,7 @@ TEST(processes_stay_in_their_file)
     for (size_t i = 0; i < c.n; i++) {
         of[i] = collect_track(&c, &c.v[i]->ev)->process;
         CHECK_INT(collect_process(&c, &c.v[i]->ev)->process_id, 100);
-        CHECK_INT(collect_process(&c, &c.v[i]->ev)->rank, i % 2); /* as its file says of it */
+        CHECK_INT(collect_process(&c, &c.v[i]->ev)->rank, i % 2); /* as its file states */
         for (size_t k = 0; k < i; k++)
             CHECK(of[k] != of[i]);
     }
@@ -317,7 +321,7 @@ TEST(the_guides_example)
     REQUIRE((ev = collect_named(&c, "nrt_tensor_write", 0)) != NULL);
     CHECK_INT(ev->ts.ns, 1729888371056597613);
     CHECK_INT(collect_arg(&c, ev, "tensor_id")->v.i, 4900392441224765051);
-    CHECK_INT(ev->arg_count, 3); /* type, group and parent_id follow from the rest */
+    CHECK_INT(ev->arg_count, 3); /* not type, group and parent_id, which other values give */
     CHECK_INT(collect_process(&c, ev)->process_id, 1627711);
     CHECK_INT(collect_track(&c, ev)->source, MRD_SRC_RUNTIME);
     REQUIRE((ev = collect_named(&c, "PjitFunction(matmul_allgather)", 0)) != NULL);
@@ -430,8 +434,8 @@ has_fact(const mrd_catalog *cat, const char *want, const char *value)
     return false;
 }
 
-/* Statements of a file about itself: each member is a fact. The message of a warning becomes a
- * note. */
+/* Each member of a file's metadata becomes a fact of the profile. The message of a warning becomes
+ * a note. */
 TEST(facts_and_warnings_of_a_file)
 {
     static const char text[] =

@@ -1,4 +1,4 @@
-/* Which times of an input are wrong (trace/import/import_times.h). */
+/* Tests which times of an input are judged to be wrong (trace/import/import_times.h). */
 #include "tests/check.h"
 #include "trace/import/import_times.h"
 

@@ -93,8 +93,8 @@ TEST(begin_and_end_nest_by_thread)
     collect_free(&c);
 }
 
-/* Threads may be named by numbers and by words. A word is never confused with the number by which
- * it is stored. */
+/* A thread id may be a number or a word. A word is stored as a number, which must not be confused
+ * with the thread id that has this number. */
 TEST(threads_of_words_and_of_numbers_are_apart)
 {
     enum { THREADS = 300 };
@@ -151,7 +151,7 @@ TEST(threads_are_of_their_process_and_number)
     collect_free(&c);
 }
 
-/* Keys of one length that differ in one byte, at any position. */
+/* Keys of the same length that differ in one byte at any position are different keys. */
 TEST(keys_that_differ_in_one_byte_are_different_keys)
 {
     enum { LONGEST = 20 };
@@ -195,7 +195,8 @@ TEST(keys_that_differ_in_one_byte_are_different_keys)
     collect_free(&c);
 }
 
-/* Times as numbers and in quotes. The expected value comes from the general reader of numbers. */
+/* Times are read correctly as numbers and in quotes. The reader has a fast path for times. The
+ * expected value comes from the general reader of numbers. */
 TEST(times_are_what_their_digits_say)
 {
     static const char *const times[] = {
@@ -281,7 +282,7 @@ TEST(flows_are_scoped_by_category_name_and_file)
     CHECK(c.v[0]->ev.id == c.v[1]->ev.id && c.v[0]->ev.id == c.v[2]->ev.id);
     CHECK(c.v[0]->ev.id != c.v[3]->ev.id);
     for (int i = 0; i < 4;
-         i++) /* to the slice that begins next: an arrow end without "enclosing" */
+         i++) /* an arrow's end without "bp": "e" leads to the slice that begins next */
         CHECK_INT((c.v[i]->ev.flags & MRD_EV_NEXT) != 0, i == 3);
     CHECK_INT(c.v[4]->ev.flow_count, 1);
     CHECK_INT(c.v[4]->ev.flows[0].dir, MRD_FLOW_START);
@@ -440,7 +441,8 @@ TEST(counters)
     collect_free(&c);
 }
 
-/* A small Kineto file: names after the events, and words and device numbers as pids. */
+/* A small file as PyTorch's profiler (Kineto) writes it: names come after the events, and pids are
+ * process ids, words or device numbers. */
 #define KINETO_EVENTS                                                                              \
     "\"traceEvents\":["                                                                            \
     "{\"ph\":\"X\",\"name\":\"op\",\"pid\":123,\"tid\":5,\"ts\":100.5,\"dur\":9},"                 \
@@ -552,8 +554,8 @@ TEST(the_place_of_a_file_says_whose_it_is)
     collect_free(&c);
 }
 
-/* The file's name gives its process. Its pids are then tracks of that process, and otherwise
- * processes. */
+/* If the file's name states a rank or a process id, the whole file is one process, and its pids are
+ * tracks of it. Otherwise each pid is a process. */
 TEST(the_pids_of_a_named_file_are_one_process)
 {
     const char *text = "[{\"ph\":\"X\",\"name\":\"a\",\"pid\":1,\"tid\":1,\"ts\":1,\"dur\":1},"
@@ -574,8 +576,8 @@ TEST(the_pids_of_a_named_file_are_one_process)
     }
 }
 
-/* The file belongs to a process with events. A process without events is not chosen, even if all
- * others are devices. */
+/* Kineto's file is of one process, whose pid must be found among the file's pids. A pid without
+ * events is not chosen, even if all other pids are devices. */
 TEST(a_file_of_devices_is_of_one_that_has_events)
 {
     collected c = { 0 };
@@ -592,7 +594,7 @@ TEST(a_file_of_devices_is_of_one_that_has_events)
     collect_free(&c);
 }
 
-/* The device of tracks, by the name of an event on them; -1 for none. */
+/* For each event the expected device of its track; -1 if the track has no device. */
 static const struct {
     const char *name, *text;
     struct {
@@ -852,7 +854,7 @@ TEST(detection_is_by_content)
     CHECK(mrd_import_detect(MRD_STR("\x0a\x05hello"), "x.xplane.pb") == NULL);
 }
 
-/* Real traces. The expected counts come from Python's json module. */
+/* Reads traces of real programs. The expected values were computed with Python's json module. */
 static const struct {
     const char *path;
     size_t spans, instants, flows;

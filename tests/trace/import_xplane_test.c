@@ -112,8 +112,8 @@ TEST(times_that_are_an_epoch_already_stay)
     mrd_buf_fini(&space);
 }
 
-/* Truncated anywhere, or with any byte changed: an error or fewer events, but never a crash or
- * wrong counts. */
+/* A file is truncated at each position, and each byte is changed. The result must be an error or
+ * fewer events, never a crash or more events. */
 TEST(damage)
 {
     mrd_buf space = { 0 };
@@ -125,7 +125,7 @@ TEST(damage)
         collected c = { 0 };
 
         collect_bytes(&c, ops, space.p, n, 0, NULL);
-        CHECK(c.err != MRD_OK || c.n == 2); /* a whole plane, and nothing of the next */
+        CHECK(c.err != MRD_OK || c.n == 2); /* no error only if the first plane is complete */
         truncated += c.err == MRD_TRUNCATED;
         collect_free(&c);
     }

@@ -5,7 +5,8 @@
 #include "base/buf.h"
 #include "trace/json/json_read.h"
 
-/* A document in a block of exactly its size, read in chunks of at most `chunk` bytes. */
+/* A document in a memory block of exactly its size, so that reading beyond its end is detected. It
+ * is read in chunks of at most `chunk` bytes. */
 typedef struct {
     mrd_in *in;
     mrd_json_reader *r;
@@ -32,7 +33,8 @@ doc_close(doc *d)
     mrd_in_close(d->in);
 }
 
-/* Builds jansson's value from our reader's output. NULL after an error. */
+/* Builds a value of the jansson library from the output of Meridian's reader. Returns NULL after an
+ * error. */
 static json_t *build(mrd_json_reader *r, mrd_jr_type type, mrd_str text);
 
 static json_t *
@@ -103,7 +105,8 @@ build_document(const char *text, size_t len, size_t chunk, mrd_err *ret_err, uin
     return v;
 }
 
-/* Skips the same document instead of reading it. The result must be the same. */
+/* Skips the document without reading its values. The returned error must be the same as that of
+ * reading. */
 static mrd_err
 skip_document(const char *text, size_t len, size_t chunk)
 {
@@ -117,7 +120,8 @@ skip_document(const char *text, size_t len, size_t chunk)
     return err;
 }
 
-/* Compares with jansson. The result must not depend on the end of the window. */
+/* Returns true if Meridian's reader and jansson read the same value or both fail. The result must
+ * not depend on the size of the chunks in which the document is read. */
 static bool
 agree(const char *text, size_t len)
 {
@@ -223,7 +227,7 @@ TEST(mutations_agree_with_jansson)
     }
 }
 
-/* A random document, valid by construction. */
+/* Appends a random valid document. */
 static void
 generate(mrd_buf *to, uint64_t *seed, unsigned depth)
 {
@@ -266,7 +270,8 @@ TEST(random_documents_agree_with_jansson)
     }
 }
 
-/* Damage inside strings: the text that is read, and the number of replaced characters. */
+/* Documents with damage inside strings, the text that must be read, and the number of characters
+ * that are replaced by U+FFFD. */
 static const struct {
     const char *name, *text;
     size_t len; /* 0: strlen */
@@ -324,7 +329,8 @@ TEST(damage_in_a_string_costs_that_place)
     }
 }
 
-/* A container kept as text is valid JSON, with the same characters as when it is entered. */
+/* The reader can return an object or array as text instead of entering it. This text is valid JSON,
+ * with the same replaced characters as if the container were entered. */
 TEST(damaged_containers_are_kept_as_json)
 {
     static const struct {

@@ -1,4 +1,5 @@
-/* Classifies names of kernels: of communication libraries, of computation, and by a user's rules. */
+/* Tests the classification of kernel names: kernels of communication libraries, kernels of
+ * computation, and a user's own rules. */
 #include "tests/check.h"
 #include "tests/seed.h"
 #include "trace/analysis/kernel_names.h"
@@ -162,7 +163,8 @@ TEST(forms)
     }
 }
 
-/* Any bytes, in a block of exactly their size: no over-read, and a form of at most its size. */
+/* Names of random bytes are in memory blocks of exactly their size, so that reading beyond the end
+ * is detected. The common form of a name must not exceed the size of its buffer. */
 TEST(any_bytes)
 {
     static const char alphabet[] = "aAzZ09_:<>()*?^ -._ZNall_reduce\xff";

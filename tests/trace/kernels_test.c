@@ -1,4 +1,5 @@
-/* Kernels of devices by name: random spans of many names and workers, compared with a plain table. */
+/* Tests the sums of device kernels by name (trace/analysis/kernels.h). Random spans of many names
+ * and workers are also added to a simple table, and the results are compared. */
 #include "trace/analysis/kernels.h"
 
 #include <stdlib.h>
@@ -99,7 +100,8 @@ name_at(const table *t, mrd_sid name)
     return 0;
 }
 
-/* Checks one row. Its median is the lower one of the workers that ran the kernel. */
+/* Checks one row of the result. The median is over the workers that ran the kernel, and the lower
+ * one for an even number of workers. */
 static void
 check_row(const table *t, const mrd_kernel *row)
 {
@@ -139,7 +141,7 @@ try(size_t workers, size_t names, size_t spans)
     size_t n;
 
     REQUIRE(k != NULL);
-    for (size_t i = 0; i < spans; i++) { /* short ones, so that some are equal, or none at all */
+    for (size_t i = 0; i < spans; i++) { /* many are short, so that some durations are equal */
         size_t name = i < names && spans > names ? i : below(names);
 
         span(&t, k, name, (uint32_t) below(workers), below(3) == 0 ? below(1000000) : below(3));

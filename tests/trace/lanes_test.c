@@ -2,7 +2,7 @@
 
 #include "tests/trace/events.h"
 
-/* Spans of one lane nest if each pair is separate or one contains the other. */
+/* Returns true if the spans may be in one lane: they are separate, or one contains the other. */
 static bool
 nest(const mrd_event *a, const mrd_event *b) /* a comes before b in order */
 {
@@ -26,7 +26,8 @@ make_spans(mrd_event *v, size_t n, uint64_t seed, int64_t range, int64_t longest
     qsort(v, n, sizeof(*v), test_compare);
 }
 
-/* First fit, directly from the definition in lanes.h: all earlier spans of a lane must nest. */
+/* Returns the lane of span i by the definition in lanes.h: the first lane in which the span nests
+ * with all earlier spans. Compares with every earlier span, which is slow but simple. */
 static uint32_t
 brute_lane(const mrd_event *v, const uint32_t *lane, size_t i)
 {

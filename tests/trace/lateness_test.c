@@ -1,5 +1,5 @@
-/* The reasons for lateness, for two workers with known times. Random jobs are in
- * tests/trace/report_oracle.py. */
+/* Tests why a worker was late at a collective (trace/analysis/judge/lateness.h), for two workers
+ * with known times. tests/trace/report_oracle.py tests random jobs. */
 #include "trace/analysis/judge/lateness.h"
 
 #include <string.h>
@@ -36,8 +36,8 @@ span(job *j, uint32_t worker, mrd_work_on on, int64_t begin, int64_t end)
         mrd_lateness_begin(j->l, worker, &j->time[worker], (mrd_ev_ns){ end });
 }
 
-/* A collective of both workers ends. Worker 1 begins at `last`. Returns the time that it brought
- * along. */
+/* Reports a collective of both workers, which worker 0 began at `first` and worker 1 at `last`.
+ * Returns the part of worker 1's lateness that it already had after the collective before. */
 static uint64_t
 collective_over(job *j, uint64_t id, int64_t first, int64_t last)
 {
@@ -49,7 +49,8 @@ collective_over(job *j, uint64_t id, int64_t first, int64_t last)
     return mrd_lateness_done(j->l, &c);
 }
 
-/* Checks the sums of worker 1: its lateness, the named parts, and began_ns. */
+/* Checks the sums of worker 1: its lateness, the parts of it by reason, and began_ns, the part that
+ * comes from a later begin of its recording. */
 static void
 check_sum(const char *name, const job *j, int64_t late, const int64_t part[MRD_REPORT_PARTS],
           int64_t began)
@@ -81,8 +82,8 @@ TEST(both_left_the_same_collective)
     mrd_lateness_free(j.l);
 }
 
-/* The collectives are on two streams, in another order on each worker. A running collective is not
- * a start. */
+/* Two collectives on two streams overlap. Times are measured from the end of the collective before.
+ * The begin or end of a collective that overlaps is not such a start. */
 TEST(collectives_that_overlap)
 {
     job j = job_new();
@@ -99,7 +100,8 @@ TEST(collectives_that_overlap)
     mrd_lateness_free(j.l);
 }
 
-/* The first collective is measured from the begins of the windows, and no time was brought along. */
+/* There is no collective before the first one. Its times are measured from the first span of each
+ * worker, and no lateness comes from a collective before. */
 TEST(the_window_is_a_start)
 {
     job j = job_new();
@@ -114,7 +116,8 @@ TEST(the_window_is_a_start)
     mrd_lateness_free(j.l);
 }
 
-/* A dropped begin, a collective that did not meet, and one that met before its last part. */
+/* The reasons are unknown for three collectives. The begin of the first is no longer kept. The
+ * second was reported as met by one worker only. The third was never reported as met. */
 TEST(what_is_not_known_is_counted)
 {
     job j = job_new();

@@ -1,5 +1,6 @@
-/* Launches, compared with a table of each number's last use: in order, random over all 64 bits, and
- * reused. */
+/* Tests the memory of launches (trace/analysis/launches.h), which finds the newest launches by
+ * their numbers. The result is compared with a table of the last use of each number. Numbers are in
+ * order, random over all 64 bits, and reused. */
 #include "trace/analysis/launches.h"
 
 #include <stdlib.h>
@@ -27,7 +28,8 @@ roll(uint64_t below)
 
 static unsigned last[NUMBERS]; /* index of the launch that used the number, from 1; 0 for none */
 
-/* The newest launches are remembered exactly, each with its last use. */
+/* Checks that exactly the newest MRD_LAUNCHES launches are remembered, each number with its last
+ * use. */
 static void
 check_all(const row *r, const mrd_launches *l, unsigned noted)
 {

@@ -1,4 +1,5 @@
-/* Memory in use: random samples of relevant and other counters, compared with lists of all samples. */
+/* Tests the summary of memory in use (trace/analysis/memory_use.h). Random samples of counters for
+ * memory and of other counters are also kept in lists, and the results are compared. */
 #include "trace/analysis/memory_use.h"
 
 #include <inttypes.h>
@@ -74,8 +75,8 @@ counters_make(mrd_catalog *cat, counter v[COUNTERS])
     }
 }
 
-/* Adds a sample as an integer or a floating point number, sometimes an impossible amount, which is
- * ignored. */
+/* Adds a sample, as an integer or as a floating point number. Sometimes the amount is impossible,
+ * such as NaN or a negative number, which must be ignored. */
 static void
 sample(mrd_memory_use *m, counter *c, int64_t at, uint64_t bytes)
 {

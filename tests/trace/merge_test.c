@@ -14,8 +14,8 @@ compare_with_key(const void *a, const void *b)
     return order != 0 ? order : x->id < y->id ? -1 : x->id > y->id; /* id: the source's key here */
 }
 
-/* Reads a merge to its end, event by event or many at once, and calls see for each. Returns the
- * largest number of events that came at once. */
+/* Reads the merged source to its end, one event or several at a time, and calls `see` for each
+ * event. Returns the largest number of events that came at once. */
 static size_t
 read_all(mrd_source *merged, bool many, void (*see)(void *self, const mrd_event *ev), void *self)
 {
@@ -144,7 +144,8 @@ see_time(void *self, const mrd_event *ev)
     *seen = *seen * 10 + ev->ts.ns;
 }
 
-/* back: the second run, of two events, is not in order. */
+/* Merges three sources, of which two are bad. The events of `back` are not in time order, and `cut`
+ * ends with an error. A bad source ends at its error, with a message, and the others continue. */
 static void
 merge_bad(bool runs, bool many)
 {
@@ -185,8 +186,8 @@ TEST(a_bad_source_ends_alone_and_is_named)
     merge_bad(true, true);
 }
 
-/* A source far ahead of the others gives its events without comparisons. An event before the last
- * one is still detected. */
+/* If the next events of one source are all earlier than those of the other sources, they are output
+ * without comparisons. An event that is earlier than the one before is still detected. */
 TEST(a_burst_that_steps_back_ends_there)
 {
     static const mrd_event burst[] = {

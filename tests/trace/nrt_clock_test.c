@@ -1,6 +1,6 @@
-/* Sync points of device clocks: limits of their memory and times, clocks that start again, two
- * clocks of one core, and the timestamps of hardware events. tests/trace/nrt_truth_test.c checks
- * the bounds.
+/* Tests the conversion of device times by sync points (trace/import/nrt/nrt_clock.h): the limits of
+ * memory and times, clocks that start again, two clocks of one core, and the time stamps of
+ * hardware events. tests/trace/nrt_truth_test.c checks that the stated error bounds are true.
  */
 #include "trace/import/nrt/nrt_clock.h"
 
@@ -55,7 +55,8 @@ TEST(the_newest_sync_points_are_kept)
     mrd_nrt_clock_fini(&c);
 }
 
-/* A device clock that was reset has a course of its own: none goes from one to the other. */
+/* After a device clock was reset, only the sync points after the reset convert its times. Sync
+ * points before and after the reset are never combined. */
 TEST(a_clock_that_began_anew_forgets)
 {
     nrt_clock c = { .max_points = POINTS };
@@ -74,8 +75,8 @@ TEST(a_clock_that_began_anew_forgets)
     mrd_nrt_clock_fini(&c);
 }
 
-/* If sync points do not name their physical core, and two of one execution disagree, they come from
- * two cores. */
+/* Sync points may not name their physical core. If two sync points of one execution disagree, they
+ * are taken for sync points of two cores with a clock each. */
 TEST(two_clocks_of_one_core)
 {
     for (int far = 0; far < 2; far++) {
@@ -94,7 +95,7 @@ TEST(two_clocks_of_one_core)
         for (int i = 2; i < 8; i++) {
             CHECK_INT(ask(&c, second + i * 10000000 + 5000000, &host, &bound), NRT_MAP_BETWEEN);
             CHECK_INT(host.ns, 9000005000000 + i * 10000000);
-            CHECK(far ? bound < 2200 : bound > 1000000000); /* it may be of either */
+            CHECK(far ? bound < 2200 : bound > 1000000000); /* near: it may be of either clock */
             like.device = (mrd_nc_ns){ second + i * 10000000 + 5000000 };
             like.cpu = (mrd_wall_ns){ 9000005000123 + i * 10000000 }; /* as the runtime moved it */
             CHECK_INT(mrd_nrt_clock_map(&c, &like, like.device, &host, &dur, &bound),
@@ -106,7 +107,7 @@ TEST(two_clocks_of_one_core)
     }
 }
 
-/* No host time is stated of a device time from which it would come round. */
+/* If the host time of a device time would exceed 64 bits, no host time is stated. */
 TEST(times_that_come_round_are_none)
 {
     static const struct {
@@ -130,7 +131,8 @@ TEST(times_that_come_round_are_none)
     }
 }
 
-/* Which clock a timestamp is of, at the limits of nrt_clock.h. */
+/* A time stamp is judged to be of the device clock or of the host clock. The rows are at the limits
+ * that nrt_clock.h defines. */
 TEST(a_timestamp_is_of_the_device_or_of_the_host)
 {
     const int64_t epoch = 1700000000000000000, first = 1400000000000000000,
@@ -146,7 +148,7 @@ TEST(a_timestamp_is_of_the_device_or_of_the_host)
         { 0, last, 5, false },
         { 0, last + 1, 5, true },
         { epoch, epoch + NRT_SET_NS, 5,
-          false }, /* both may be of the epoch: a clock that was set */
+          false }, /* both times may count from 1970, if the host's clock was set between them */
         { epoch, epoch + NRT_SET_NS + 1, 5, true },
         { epoch, epoch - NRT_SET_NS, 5, false },
         { epoch, epoch - NRT_SET_NS - 1, 5, true },

@@ -1,6 +1,7 @@
-/* Simulates device clocks, writes traces with them, and reads these with the reader of the runtime's
- * trace. The true time of each start and end of a hardware event must lie within its stated bound.
- * If the wall clock was set, estimates must be good even where the bound is unknown. */
+/* Simulates device clocks, writes traces with them, and reads these with the reader of the
+ * runtime's trace. The true time of each start and end of a hardware event must lie within its
+ * stated bound. If the wall clock was set, estimates must be good even where the bound is
+ * unknown. */
 #include <math.h>
 
 #include "base/buf.h"
@@ -19,15 +20,15 @@ typedef struct {
     const char *name;
     double exec, idle;   /* lengths of an execution, and of the pause after it */
     double ppm;          /* largest rate error of the device */
-    double noise;        /* of a sync point, evenly up to this */
+    double noise;        /* largest error of a sync point, evenly distributed */
     double wave, period; /* a sine of this height in the device clock */
     double step;         /* largest step of the device clock, either way */
     int step_every;      /* executions; 0: once */
     bool resets;         /* each step is backwards, by `step` */
-    double slew_ppm;     /* rate error of the host's wall clock, four times for one execution */
+    double slew_ppm;     /* rate error of the host's wall clock during four of the executions */
     int sync_until;      /* no sync point from this execution on */
-    double outlier;      /* one sync point in 20, none beside another, is off by up to this */
-    double narrow;       /* 75 % of the bounds in live order are below this; 0 means not checked */
+    double outlier;      /* largest error of one sync point in 20, never of two in succession */
+    double narrow;       /* 75 % of one core's bounds must be below this; 0: not checked */
     double jump;         /* the host's wall clock is set by this within an execution, either way */
     int jump_back;       /* number of executions after which it is set back, or 0 for never */
 } scene;
@@ -74,12 +75,12 @@ typedef struct {
     double rate[2], phase, step[EXECUTIONS], slew_at[4], slew_rate[4];
     int64_t origin[2];
     double times[EXECUTIONS]; /* when executions begin */
-    double jump, jump_at[2];  /* true times at which the wall clock is set by this, and back */
+    double jump, jump_at[2];  /* the wall clock is set by `jump` at jump_at[0], and back at [1] */
 } world;
 
 typedef struct {
-    double at[2];     /* begin and end, of the host's clock, beyond NRT_T0 */
-    double jumped[2]; /* how far the host's clock was set from then to its sync point */
+    double at[2];     /* begin and end by the host's clock, relative to NRT_T0 */
+    double jumped[2]; /* how far the host's clock was set between then and the sync point */
 } truth;
 
 /* How far the host's wall clock was set at a true time. */
@@ -89,7 +90,7 @@ jump_at(const world *w, double t)
     return t >= w->jump_at[0] && t < w->jump_at[1] ? w->jump : 0;
 }
 
-/* The host's wall clock at a true time, beyond NRT_T0. */
+/* The time of the host's wall clock at a true time, relative to NRT_T0. */
 static double
 host_at(const world *w, double t)
 {
@@ -159,11 +160,11 @@ typedef struct {
     truth truths[SPANS_MAX];
     size_t n;
     bool raw;
-    int64_t moved[2]; /* by the newest sync point of the runtime */
+    int64_t moved[2]; /* offset of each core that the runtime adds, from its newest sync point */
 } trace;
 
-/* Reads both clocks at `t`, updates the offset by which the runtime moves events, and writes a sync
- * point unless these have ended. */
+/* Reads the clocks of host and device at `t` and writes a sync point, unless the scene has no more
+ * sync points. Updates the offset that the runtime adds to device times. */
 static void
 put_sync(trace *to, world *w, int exec, int half, double t, sync_order order)
 {
@@ -184,7 +185,8 @@ put_sync(trace *to, world *w, int exec, int half, double t, sync_order order)
                 NRT_T0 + llround(host_at(w, t)), exec, (long long) device, (long long) cpu);
 }
 
-/* A span on the device, moved by a sync point at `sync` as the runtime does, or raw. */
+/* Writes a span on the device. Its times are host times, which the runtime computed with the sync
+ * point at `sync`, or device times if to->raw is set. */
 static void
 put_span(trace *to, const world *w, const char *type, int exec, int half, double from, double to_t,
          double sync)
@@ -248,8 +250,8 @@ typedef struct {
     double off; /* the largest error of an estimate */
 } checked;
 
-/* Returns the error of an end of a span. Its time may be in the host's clock before or after that
- * was set within the execution. */
+/* Returns the error of the begin or end of a span. If the host's clock was set between it and the
+ * sync point, the time may be by the clock before or after that, whichever is nearer. */
 static double
 error_of(const truth *t, int end, int64_t time)
 {
