@@ -1,5 +1,6 @@
 #include "hw/hostclock.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <linux/ptp_clock.h>
 #include <stdio.h>
@@ -199,7 +200,8 @@ struct mrd_hostclock {
     const uint8_t *vm; /* the mapped page, or NULL if absent */
     size_t vm_len;
     char bound_path[256];
-    int phc;      /* descriptor of the PTP clock, or -1 */
+    char bound3_path[256]; /* the segment of ClockBound 3, which is not read */
+    int phc;               /* descriptor of the PTP clock, or -1 */
     bool phc_raw; /* true if the kernel can read MONOTONIC_RAW before and after the PTP clock */
     char phc_name[MRD_HOSTCLOCK_NAME], phc_error_path[256];
 };
@@ -271,6 +273,7 @@ mrd_hostclock_open(const mrd_hostclock_options *options)
     snprintf(path, sizeof(path), "%s/vmclock0", dev);
     map_vm(hostclock, path);
     snprintf(hostclock->bound_path, sizeof(hostclock->bound_path), "%s/clockbound/shm0", run);
+    snprintf(hostclock->bound3_path, sizeof(hostclock->bound3_path), "%s/clockbound/shm1", run);
     find_phc(hostclock, dev, sys);
     return hostclock;
 }
@@ -319,30 +322,30 @@ mrd_hostclock_marker(mrd_hostclock *hostclock, uint64_t *ret_marker)
     return true;
 }
 
-/* Reads ClockBound's file. It is opened each time, because the daemon may start, stop or replace
- * the file. The daemon marks an incomplete file by an odd generation. The file is read twice. If
- * both copies are equal, the daemon did not change it in between. */
-static bool
-read_bound(const mrd_hostclock *hostclock, mrd_clockbound *ret)
+/* The file is opened each time, because the daemon may start, stop or replace it. The daemon marks
+ * an incomplete file by an odd generation. The file is read twice. If both copies are equal, the
+ * daemon did not change it in between. */
+mrd_err
+mrd_hostclock_clockbound(const mrd_hostclock *hostclock, mrd_clockbound *ret, mrd_why *why)
 {
-    uint8_t a[CB_V2_LEN], b[CB_V2_LEN];
+    uint8_t first[CB_V2_LEN], second[CB_V2_LEN];
     int fd = open(hostclock->bound_path, O_RDONLY | O_CLOEXEC);
-    bool ok = false;
+    mrd_err err = MRD_AGAIN;
 
-    for (int i = 0; fd >= 0 && !ok && i < TRIES; i++) {
-        ssize_t n = pread(fd, a, sizeof(a), 0), m = pread(fd, b, sizeof(b), 0);
-        mrd_err err;
+    if (fd < 0 && access(hostclock->bound3_path, F_OK) == 0)
+        return mrd_why_set(why, MRD_NOTFOUND, 0,
+                           "%s is of ClockBound 3; this release reads the layouts 1 and 2, in %s",
+                           hostclock->bound3_path, hostclock->bound_path);
+    if (fd < 0)
+        return mrd_why_set(why, MRD_NOTFOUND, 0, "%s: %s", hostclock->bound_path, strerror(errno));
+    for (int i = 0; err == MRD_AGAIN && i < TRIES; i++) {
+        ssize_t n = pread(fd, first, sizeof(first), 0), m = pread(fd, second, sizeof(second), 0);
 
-        if (n <= 0 || n != m || memcmp(a, b, (size_t) n) != 0)
-            continue;
-        err = mrd_clockbound_parse((mrd_bytes){ a, (size_t) n }, ret, NULL);
-        if (err != MRD_OK && err != MRD_AGAIN)
-            break;
-        ok = err == MRD_OK;
+        if (n > 0 && n == m && memcmp(first, second, (size_t) n) == 0)
+            err = mrd_clockbound_parse((mrd_bytes){ first, (size_t) n }, ret, why);
     }
-    if (fd >= 0)
-        close(fd);
-    return ok;
+    close(fd);
+    return err;
 }
 
 static int64_t
@@ -422,7 +425,8 @@ mrd_hostclock_read(mrd_hostclock *hostclock, mrd_hostclock_reading *ret)
         reading.has_timex = true;
         reading.timex = mrd_timex_of(&tx, state);
     }
-    if ((reading.has_clockbound = read_bound(hostclock, &reading.clockbound)))
+    if ((reading.has_clockbound =
+             mrd_hostclock_clockbound(hostclock, &reading.clockbound, NULL) == MRD_OK))
         reading.clockbound_ns = mrd_clockbound_at(
             &reading.clockbound, (mrd_mono_ns){ read_clock(CLOCK_MONOTONIC_COARSE) });
     reading.has_vmclock = read_vm(hostclock, &reading.vmclock);

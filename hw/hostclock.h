@@ -127,6 +127,9 @@ typedef struct mrd_hostclock mrd_hostclock;
 /* Opens the clock devices that this machine has. Returns NULL if out of memory. */
 mrd_hostclock *mrd_hostclock_open(const mrd_hostclock_options *options);
 void mrd_hostclock_close(mrd_hostclock *hostclock); /* ignores NULL */
+/* Reads ClockBound's segment. Errors: NOTFOUND if there is none, or only one that this release cannot
+ * read, and those of mrd_clockbound_parse. *why, which may be NULL, names the file. */
+mrd_err mrd_hostclock_clockbound(const mrd_hostclock *hostclock, mrd_clockbound *ret, mrd_why *why);
 /* Reads all clocks. A clock that cannot be read is marked as absent. */
 void mrd_hostclock_read(mrd_hostclock *hostclock, mrd_hostclock_reading *ret_reading);
 /* Reads only the disruption marker of the VMClock page. Returns false if there is no VMClock. */

@@ -403,16 +403,15 @@ mrd_follow_live(mrd_follow *follow, mrd_local_ns at, mrd_sess_ns *ret_at,
                 mrd_align_bound *ret_bound)
 {
     mrd_align_cursor cursor = { 0, 0 };
-    mrd_align_bound bound;
+    mrd_align_bound own = { .quality = 0 }, *bound = ret_bound != NULL ? ret_bound : &own;
 
     show_open_bin(follow);
-    ret_bound = ret_bound != NULL ? ret_bound : &bound;
     if (follow->smooth.bins < FIRST_BINS ||
-        !mrd_align_map(follow->live, &cursor, at, ret_at, ret_bound))
+        !mrd_align_map(follow->live, &cursor, at, ret_at, bound))
         return false;
-    narrow_ahead(follow, at.ns, ret_at, ret_bound);
-    if (mrd_bound_holding(follow->bound) && ret_bound->quality > MRD_ALIGN_SUSPECT)
-        ret_bound->quality = MRD_ALIGN_SUSPECT;
+    narrow_ahead(follow, at.ns, ret_at, bound);
+    if (mrd_bound_holding(follow->bound) && bound->quality > MRD_ALIGN_SUSPECT)
+        bound->quality = MRD_ALIGN_SUSPECT;
     return true;
 }
 

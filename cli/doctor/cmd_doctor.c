@@ -59,21 +59,14 @@ static const struct {
     const char *name;
     void (*look)(mrd_doctor *d);
 } checks[] = {
-    { "identity", mrd_doctor_identity },
-    { "agent", mrd_doctor_process },
-    { "ring-directory", mrd_doctor_rings },
-    { "containers", mrd_doctor_containers },
-    { "limits", mrd_doctor_limits },
-    { "clock-source", mrd_doctor_clock },
-    { "wall-clock", mrd_doctor_wall },
-    { "kernel-stamps", mrd_doctor_stamps },
-    { "spool", mrd_doctor_spool },
-    { "tls-files", mrd_doctor_tls },
-    { "token", mrd_doctor_token },
-    { "aggregator", mrd_doctor_aggregator },
-    { "metrics-port", mrd_doctor_metrics },
-    { "neuron", mrd_doctor_neuron },
-    { "runtime-library", mrd_doctor_runtime },
+    { "identity", mrd_doctor_identity },     { "agent", mrd_doctor_process },
+    { "ring-directory", mrd_doctor_rings },  { "containers", mrd_doctor_containers },
+    { "limits", mrd_doctor_limits },         { "clock-source", mrd_doctor_clock },
+    { "wall-clock", mrd_doctor_wall },       { "absolute-time", mrd_doctor_absolute },
+    { "kernel-stamps", mrd_doctor_stamps },  { "spool", mrd_doctor_spool },
+    { "tls-files", mrd_doctor_tls },         { "token", mrd_doctor_token },
+    { "aggregator", mrd_doctor_aggregator }, { "metrics-port", mrd_doctor_metrics },
+    { "neuron", mrd_doctor_neuron },         { "runtime-library", mrd_doctor_runtime },
 };
 
 static const char more[] =

@@ -54,6 +54,7 @@ void mrd_doctor_containers(mrd_doctor *doctor);
 void mrd_doctor_limits(mrd_doctor *doctor);
 void mrd_doctor_clock(mrd_doctor *doctor); /* checks of clocks, in doctor_clock.c */
 void mrd_doctor_wall(mrd_doctor *doctor);
+void mrd_doctor_absolute(mrd_doctor *doctor);
 void mrd_doctor_stamps(mrd_doctor *doctor);
 /* checks of the connection to the aggregator, in doctor_link.c */
 void mrd_doctor_spool(mrd_doctor *doctor);

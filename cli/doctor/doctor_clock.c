@@ -15,6 +15,7 @@
 #include "base/sys/file.h"
 #include "base/sys/udpstamp.h"
 #include "cli/doctor/doctor.h"
+#include "hw/hostclock.h"
 
 /* ---- The clock that stamps events ---- */
 
@@ -113,6 +114,83 @@ mrd_doctor_wall(mrd_doctor *doctor)
         mrd_doctor_say(doctor, MRD_DOCTOR_OK, NULL,
                        "the wall clock is kept; the kernel's bound of its error is %ld us",
                        tx.maxerror);
+}
+
+/* ---- Sources of absolute time with a bound ---- */
+
+/* Returns true if EC2 has no PTP clock for instances of this type, such as trn2.48xlarge. The
+ * EC2 user guide of 2026 lists precision-time placement groups for the families M, C, R, X and I
+ * only. */
+static bool
+is_without_ptp(const char *instance_type)
+{
+    static const char *const families[] = { "trn", "inf", "p", "g", "dl" };
+
+    for (size_t i = 0; i < MRD_COUNT(families); i++) {
+        size_t len = strlen(families[i]);
+
+        if (strncmp(instance_type, families[i], len) == 0 && instance_type[len] >= '0' &&
+            instance_type[len] <= '9')
+            return true;
+    }
+    return false;
+}
+
+static void
+say_ptp(mrd_doctor *doctor, const mrd_hostclock_reading *reading)
+{
+    char path[1024], vendor[64] = "", type[64] = "";
+
+    (void) mrd_file_line(mrd_doctor_sys(doctor, "/class/dmi/id/sys_vendor", path), vendor,
+                         sizeof(vendor));
+    (void) mrd_file_line(mrd_doctor_sys(doctor, "/class/dmi/id/product_name", path), type,
+                         sizeof(type));
+    if (reading->has_phc && reading->phc_error_ns >= 0)
+        mrd_doctor_say(doctor, MRD_DOCTOR_OK, NULL,
+                       "the PTP clock %s states an error of at most %" PRId64 " ns",
+                       reading->phc_name, reading->phc_error_ns);
+    else if (reading->has_phc)
+        mrd_doctor_say(doctor, MRD_DOCTOR_OK, NULL,
+                       "the PTP clock %s states no error, so it does not limit the clock offset",
+                       reading->phc_name);
+    else if (strcmp(vendor, "Amazon EC2") == 0 && is_without_ptp(type))
+        mrd_doctor_say(doctor, MRD_DOCTOR_OK,
+                       "for times that agree with UTC, run the aggregator on an instance of the "
+                       "families M, C, R, X or I in a precision-time placement group",
+                       "EC2 has no PTP clock for %s: packets align this node", type);
+    else
+        mrd_doctor_say(doctor, MRD_DOCTOR_OK, NULL, "no PTP clock: packets align this node");
+}
+
+void
+mrd_doctor_absolute(mrd_doctor *doctor)
+{
+    mrd_hostclock_options options = { .sys_root = doctor->agent->sys_root };
+    mrd_hostclock *hostclock = mrd_hostclock_open(&options);
+    mrd_hostclock_reading reading;
+    mrd_clockbound clockbound;
+    mrd_why why = { 0 };
+    mrd_err err;
+
+    if (hostclock == NULL) {
+        mrd_doctor_say(doctor, MRD_DOCTOR_WARNING, NULL, "out of memory");
+        return;
+    }
+    mrd_hostclock_read(hostclock, &reading);
+    say_ptp(doctor, &reading);
+    err = mrd_hostclock_clockbound(hostclock, &clockbound, &why);
+    if (err == MRD_OK && reading.clockbound_ns >= 0)
+        mrd_doctor_say(doctor, MRD_DOCTOR_OK, NULL,
+                       "ClockBound states that the wall clock is wrong by at most %" PRId64 " ns",
+                       reading.clockbound_ns);
+    else if (err == MRD_OK)
+        mrd_doctor_say(doctor, MRD_DOCTOR_WARNING, "see the log of the clockbound service",
+                       "ClockBound runs, but states no valid bound of the wall clock");
+    else if (err == MRD_NOTFOUND)
+        mrd_doctor_say(doctor, MRD_DOCTOR_OK, NULL, "ClockBound is not used: %s", why.text);
+    else
+        mrd_doctor_say(doctor, MRD_DOCTOR_WARNING, NULL, "ClockBound is not used: %s", why.text);
+    mrd_hostclock_close(hostclock);
 }
 
 /* ---- Kernel stamps of packets ---- */

@@ -221,9 +221,12 @@ def machine():
 
     source = "devices/system/clocksource/clocksource0/"
     sys = tree("sys", {source + "current_clocksource": "hpet\n", source + "available_clocksource": "hpet acpi_pm\n",
-                       "class/dmi/id/sys_vendor": "Amazon EC2\n", "devices/virtual/neuron_device/neuron0/core_count": "2\n"})
+                       "class/dmi/id/sys_vendor": "Amazon EC2\n", "class/dmi/id/product_name": "trn2.48xlarge\n",
+                       "devices/virtual/neuron_device/neuron0/core_count": "2\n"})
     found = doctor(*GOOD, "--sys-root", sys, "--neuron-monitor", path("absent"))
     says(found, "clock-source", "warning", "reads time from hpet", "distrusts")
+    says(found, "absolute-time", "ok", "no PTP clock for trn2.48xlarge", "precision-time placement group")
+    says(found, "absolute-time", "ok", "ClockBound is not used")
     says(found, "neuron", "warning", "neuron-monitor is not on PATH", "aws-neuronx-tools")
     says(found, "neuron", "warning", "neuron-ls is not on PATH")
     listed, _ = run("doctor", "--counters", "--sys-root", sys, "--neuron-monitor", path("absent"))

@@ -223,6 +223,7 @@ TEST(files_are_read_as_they_change)
     mrd_hostclock_options o = { dir, "/nonexistent", dir };
     mrd_hostclock *h;
     mrd_hostclock_reading r;
+    mrd_clockbound clockbound;
     struct timespec ts;
     uint64_t marker = 0;
     mrd_why why;
@@ -238,6 +239,17 @@ TEST(files_are_read_as_they_change)
     mrd_hostclock_read(h, &r);
     CHECK(r.has_vmclock && r.vmclock.marker == 0x1122334455667788);
     CHECK(!r.has_clockbound);
+    CHECK_ERR("none", mrd_hostclock_clockbound(h, &clockbound, &why), MRD_NOTFOUND);
+    CHECK(strstr(why.text, "shm0") != NULL && strstr(why.text, "ClockBound 3") == NULL);
+    bound_segment(segment, 3);
+    snprintf(path, sizeof(path), "%s/clockbound/shm1", dir);
+    REQUIRE(mrd_write_file(path, (mrd_bytes){ segment, sizeof(segment) }, 0644, &why) == MRD_OK);
+    CHECK_ERR("only 3", mrd_hostclock_clockbound(h, &clockbound, &why), MRD_NOTFOUND);
+    CHECK(strstr(why.text, "ClockBound 3") != NULL);
+    snprintf(path, sizeof(path), "%s/clockbound/shm0", dir);
+    REQUIRE(mrd_write_file(path, (mrd_bytes){ segment, sizeof(segment) }, 0644, &why) == MRD_OK);
+    CHECK_ERR("version 3", mrd_hostclock_clockbound(h, &clockbound, &why), MRD_VERSION);
+    snprintf(path, sizeof(path), "%s/vmclock0", dir);
     /* Simulates a live migration: the page changes while it is mapped. */
     CHECK((f = fopen(path, "r+")) != NULL);
     put(vm, 16, 42, 8);
