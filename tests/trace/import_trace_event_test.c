@@ -195,8 +195,7 @@ TEST(keys_that_differ_in_one_byte_are_different_keys)
     collect_free(&c);
 }
 
-/* Times are read correctly as numbers and in quotes. The reader has a fast path for times. The
- * expected value comes from the general reader of numbers. */
+/* Times as numbers and in quotes are read with the same result as by the general number reader. */
 TEST(times_are_what_their_digits_say)
 {
     static const char *const times[] = {
@@ -441,8 +440,7 @@ TEST(counters)
     collect_free(&c);
 }
 
-/* A small file as PyTorch's profiler (Kineto) writes it: names come after the events, and pids are
- * process ids, words or device numbers. */
+/* A small file of PyTorch's profiler (Kineto), whose pids are process ids, words or devices. */
 #define KINETO_EVENTS                                                                              \
     "\"traceEvents\":["                                                                            \
     "{\"ph\":\"X\",\"name\":\"op\",\"pid\":123,\"tid\":5,\"ts\":100.5,\"dur\":9},"                 \
