@@ -1,4 +1,5 @@
-/* Since when a worker is late: generated waits with a known begin, and more values than are stored. */
+/* Tests the search for the time since which a worker is late (trace/analysis/series/onset.h). The
+ * lateness is generated with a known begin, also for more collectives than are stored. */
 #include "trace/analysis/series/onset.h"
 
 #include "tests/check.h"
@@ -16,8 +17,9 @@ below(uint64_t n)
     return (state >> 33) % n;
 }
 
-/* Makes `n` collectives. Worker LATE is late in those of [from, to) that `every` divides. In the others
- * a random worker is last by noise. */
+/* Adds `n` collectives. Worker LATE is late in the collectives from .. to - 1 whose number is a
+ * multiple of `every`. In the others a random worker is last by a little. Returns the result for
+ * worker LATE. */
 static mrd_onset_result
 late_between(uint64_t n, uint64_t from, uint64_t to, uint64_t every)
 {

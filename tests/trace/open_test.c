@@ -17,7 +17,8 @@ rnd(uint64_t *seed, uint64_t n)
     return (*seed >> 33) % n;
 }
 
-/* The model is a plain array in order of age. */
+/* Random operations on the table are repeated on a simple array in order of age, and the results
+ * are compared. */
 TEST(the_table_agrees_with_an_array)
 {
     enum { KEYS = 7, MAX = 64 };

@@ -1,4 +1,4 @@
-/* The rows of a Perfetto trace and their names. */
+/* Tests the rows of a Perfetto trace and their names (trace/sink/perfetto/pf_rows.h). */
 #include "tests/check.h"
 #include "trace/sink/perfetto/pf_rows.h"
 

@@ -1,4 +1,5 @@
-/* Phases of programs by their names, the ranks of threads, and workers with more computation than others. */
+/* Tests the phases of training programs by their names (trace/analysis/phases.h), the ranks of
+ * threads, and the search for workers that compute more than others (trace/analysis/balance.h). */
 #include "tests/check.h"
 #include "trace/analysis/balance.h"
 #include "trace/analysis/phases.h"
@@ -40,7 +41,8 @@ TEST(names)
         CHECK_ROW(rows[i].name, mrd_phase_class(NULL, mrd_str_of(rows[i].name)) == rows[i].class);
 }
 
-/* A profile has phases if a name says so, and if no call of PyTorch's host is recorded. */
+/* A profile has phases if one of its names is the name of a phase, and if it has no calls that
+ * PyTorch recorded on the host. */
 TEST(profiles_with_phases)
 {
     static const struct {
@@ -121,7 +123,8 @@ TEST(steps_in_names)
     }
 }
 
-/* Compares four workers over ten steps; worker 2 computes `slow` in steps below `until`, and 1000 else. */
+/* Compares the computation of four workers over ten steps. Worker 2 computes for `slow` ns in the
+ * first `until` steps. All other computations take 1,000 ns. */
 static mrd_imbalance
 judge(uint64_t slow, int until, bool by_step)
 {

@@ -1,6 +1,7 @@
 /*
- * Whether the last rank is proven to be the last: random nodes, clocks, cores and begins. The rule
- * is applied to each pair of the last and another rank.
+ * Tests whether a rank is proven to be the last one in a collective (trace/analysis/judge/proof.h).
+ * Nodes, clocks, cores and begins are random. The expected result applies the rule to each pair of
+ * the last and another rank.
  */
 #include "trace/analysis/judge/proof.h"
 
@@ -122,7 +123,7 @@ world_free(world *w)
     mrd_catalog_free(w->cat);
 }
 
-/* Returns true if this is its own clock or a clock of its node. */
+/* Returns true if clock i is the clock of the process, or a clock of its node. */
 static bool
 is_of(const mrd_clock_info *c, size_t i, const place *p)
 {
@@ -160,7 +161,7 @@ place_of(const world *w, uint32_t worker)
     return &w->of[mrd_workers_at(w->who, worker)->process];
 }
 
-/* Returns true if one was recorded on the node of the other, with the same clock. */
+/* Returns true if both cores were recorded on the same node with the same clock. */
 static bool
 together(const world *w, uint32_t a, uint32_t b)
 {
@@ -173,8 +174,9 @@ together(const world *w, uint32_t a, uint32_t b)
     return w->options.same_clock || (x->scope == y->scope && !x->unknown);
 }
 
-/* The error of a device's clock. A bound that includes it is the whole error, and already counts
- * between clocks. No proof is possible if that bound is unknown. */
+/* Returns the possible error, in ns, from converting device time to host time. If the bound of the
+ * event includes this error (device_bound), it already counts in a comparison across nodes. If that
+ * bound is unknown, no proof is possible, so the result is very large. */
 static uint64_t
 mapped_by(const world *w, const mrd_gather_part *part, bool across)
 {
@@ -224,7 +226,7 @@ want_of(const world *w, const mrd_gathered *c, mrd_doubts *ret)
     return proven;
 }
 
-/* Draws distances at the limit of a rule, one above and one below. */
+/* Returns a random time by which a rank is later, at a limit of the rule, or up to 2 ns above. */
 static uint64_t
 distance(void)
 {
@@ -283,8 +285,8 @@ TEST(proofs_are_those_of_the_rule)
         CHECK(seen[i] > 200); /* each result occurs often */
 }
 
-/* A check that contradicts a clock cancels the proofs by that clock. For a clock without proofs, or
- * an unknown clock, it has no effect. */
+/* If a check contradicts a clock, the proofs that depend on this clock are cancelled. If no proof
+ * depends on the clock, or if it is unknown, nothing changes. */
 TEST(a_clock_falls_once)
 {
     state = test_seed();

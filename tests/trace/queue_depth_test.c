@@ -1,5 +1,6 @@
-/* Queue lengths over time, compared with all changes sorted at once: short and long queues, in
- * order and not, and launches older than the limit. */
+/* Tests the number of queued launches over time (trace/analysis/queue_depth.h). It is computed
+ * while events arrive, and compared with a computation that sorts all changes. Queues are short and
+ * long, launches are in order or not, and some are older than the limit. */
 #include "trace/analysis/queue_depth.h"
 
 #include <stdlib.h>
@@ -33,7 +34,8 @@ by_time(const void *a, const void *b)
     return mrd_ev_after(x->at, y->at) - mrd_ev_before(x->at, y->at);
 }
 
-/* Computes the definition: every launch counts from its begin, within the window. */
+/* Computes the expected result by the definition: each launch is in the queue from its begin to the
+ * begin of its span, within the recorded time. */
 static mrd_queue_sum
 truth(size_t n, int64_t end)
 {

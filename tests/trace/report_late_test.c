@@ -1,7 +1,9 @@
-/* Which ranks a report may call late, and the proofs. */
+/* Tests which ranks a report may call late, and when the lateness is proven. A lateness is proven
+ * if it exceeds the possible errors of the clocks. */
 #include "tests/trace/report_read.h"
 
-/* Rank 1 is `late` ns behind rank 0, twelve times. The bound applies to both nodes. */
+/* Returns the report on twelve collectives, in which rank 1 begins `late` ns after rank 0. The
+ * times of both nodes have the error bound `bound`. */
 static json_t *
 late_run(int64_t late, uint32_t bound)
 {
@@ -30,7 +32,7 @@ TEST(late_needs_more_than_the_bounds)
     CHECK(collective(r, 0, "wait_ns") == 1800000 && collective(r, 0, "last") == 0);
     json_decref(r);
 
-    r = late_run(150000, 9950); /* not beyond 2 x 65,000, 2 x 9,950 and the noise */
+    r = late_run(150000, 9950); /* not more than 2 x 65,000 + 2 x 9,950 and the noise */
     CHECK(strcmp(verdict(r), "indistinguishable") == 0);
     CHECK(collective(r, 1, "last") == 12 && collective(r, 1, "proven") == 0);
     json_decref(r);
@@ -48,7 +50,7 @@ TEST(late_needs_more_than_the_bounds)
     CHECK(strcmp(verdict(r), "indistinguishable") == 0);
     json_decref(r);
 
-    r = late_run(130102, 1); /* what stamps can tell */
+    r = late_run(130102, 1); /* 2 x 65,000 + 2 x 1 + 100, the resolution of device times */
     CHECK(collective(r, 1, "proven") == 0);
     json_decref(r);
 
@@ -57,7 +59,8 @@ TEST(late_needs_more_than_the_bounds)
     json_decref(r);
 }
 
-/* A bound that includes the error of the device's clock counts once, on one node and on two. */
+/* If the bound of an event already includes the error of the device clock, this error is not added
+ * again, whether both ranks are on one node or on two. */
 TEST(a_bound_of_a_device_time_counts_once)
 {
     static const struct {
@@ -97,8 +100,9 @@ TEST(a_bound_of_a_device_time_counts_once)
     }
 }
 
-/* Mapping errors of sync points from the simulator in docs/reference/timesync.md, section 9 (largest of one
- * core, in us), with executions of the same length. Two cores of one node, one early and one late. */
+/* Two cores of one node begin a collective at different times. A difference that may come from
+ * converting device times to host times proves nothing. The largest such errors are from
+ * docs/reference/timesync.md, section 9: 65 us for executions of 1 s, 210 us for 10 s. */
 TEST(the_mapping_of_device_clocks_proves_nothing)
 {
     static const struct {
@@ -139,7 +143,8 @@ TEST(the_mapping_of_device_clocks_proves_nothing)
     }
 }
 
-/* A proof that depends on times mapped by a tracer without a bound states this assumption. */
+/* Some profilers convert device times to host times and state no error bound. A proof that depends
+ * on such times states this assumption. */
 TEST(proofs_by_traced_devices_state_what_they_assume)
 {
     for (int late = 0; late < 2; late++) {
@@ -168,7 +173,8 @@ TEST(proofs_by_traced_devices_state_what_they_assume)
     }
 }
 
-/* A clock that reports itself as suspect, or that a check contradicted, proves nothing. */
+/* Times of a clock prove nothing if the clock's quality is "suspect" or if a check contradicted the
+ * clock. */
 TEST(a_doubtful_clock_proves_nothing)
 {
     static const struct {
@@ -208,8 +214,9 @@ TEST(a_doubtful_clock_proves_nothing)
     }
 }
 
-/* In one collective a rank of the group is missing, so another rank may have waited for it. That
- * becomes evident only when the missing rank has been seen, here at the end. */
+/* If a rank of the group is missing in the recording of a collective, the others may have waited
+ * for that rank. The report knows of the rank only after it took part in a later collective, here
+ * in the last one. The earlier collectives then prove nothing. */
 TEST(a_part_that_is_missing_ends_the_proof)
 {
     test_profile *p = test_profile_new();
@@ -235,8 +242,8 @@ TEST(a_part_that_is_missing_ends_the_proof)
     test_profile_free(p);
 }
 
-/* Two groups with the same number of parts. An event that ends the proof in one of them does not
- * affect the other. */
+/* Two groups have the same number of ranks. An event that cancels the proofs of one group does not
+ * affect the other group. */
 TEST(a_proof_is_of_one_group)
 {
     test_profile *p = test_profile_new();
@@ -320,8 +327,8 @@ TEST(a_verdict_needs_steady_lateness)
     }
 }
 
-/* Two ranks are alternately late, one of them more often. That rank has most of the waiting, and
- * the other is not called healthy. */
+/* Two ranks are late at different times. One caused most of the waiting, but the other more than
+ * half as much, so the verdict names neither. */
 TEST(two_that_are_late_are_not_one)
 {
     test_profile *p = test_profile_new();
@@ -341,7 +348,8 @@ TEST(two_that_are_late_are_not_one)
     test_profile_free(p);
 }
 
-/* Twelve collectives of three cores, 1 ms apart. The last one differs. */
+/* Three cores take part in twelve collectives, 1 ms apart. The rows differ in the last collective.
+ * The report names the third core if it did not take part while the others waited. */
 TEST(a_worker_that_did_not_come_is_named)
 {
     static const struct {
@@ -386,8 +394,8 @@ TEST(a_worker_that_did_not_come_is_named)
     }
 }
 
-/* The last collective of three cores does not end. The recording goes on for 20 ms, shown by a span
- * of core `seen`. */
+/* The last collective of three cores does not end. A span of core `seen` shows that the recording
+ * continued for 20 ms. The report names the core that did not take part. */
 TEST(who_did_not_come_to_an_open_collective_is_named)
 {
     enum { NOBODY = 9 };
@@ -458,8 +466,9 @@ TEST(lateness_in_turns_is_nobodys_fault)
     test_profile_free(p);
 }
 
-/* The host span of rank 1 lasts 4 ms in each of 4 steps, while its device is idle. Rank 0 has such a span
- * too, while its device computes. A span around everything has more of the idle time, but less exactly. */
+/* Adds four steps. In each step rank 1 has a host span of 4 ms, while its device is idle, so this
+ * span explains its lateness. Rank 0 has a host span of this name, too, while its device computes.
+ * The span "whole run" covers all idle time, but explains it less exactly. */
 static void
 add_host_spans(test_profile *p, const char *name, mrd_track_id of_1)
 {
@@ -517,9 +526,9 @@ TEST(the_work_of_a_late_workers_host_is_named)
     }
 }
 
-/* The work of the host is still found if a process has more short spans than are kept, and if a
- * runtime call for the core replaces the span. Spans after the last device span do not count. Spans
- * in a pause with lost events do not count either. */
+/* The host's work is found even if it is a call of the runtime, and if the process has more short
+ * spans than are kept. Spans after the last device span do not count. Spans in a pause with lost
+ * events do not count either. */
 TEST(the_work_of_a_host_is_counted_to_the_end)
 {
     test_profile *p = test_profile_new();
@@ -562,7 +571,8 @@ TEST(the_work_of_a_host_is_counted_to_the_end)
     test_profile_free(p);
 }
 
-/* Of nested spans the one is named that explains most, and hardly anything else. */
+/* Of nested host spans the report names the one that explains most of the lateness and contains
+ * little other time. */
 TEST(nested_work_of_a_host_is_named_by_what_explains_it)
 {
     static const struct {
@@ -599,7 +609,8 @@ TEST(nested_work_of_a_host_is_named_by_what_explains_it)
     }
 }
 
-/* A device that begins later, because its model is loaded for longer. */
+/* Rank 1 loads its model longer than rank 0, so its device begins later. This work before the first
+ * device span is found, too. */
 TEST(the_work_before_the_first_device_span_counts)
 {
     test_profile *p = test_profile_new();
@@ -619,7 +630,8 @@ TEST(the_work_before_the_first_device_span_counts)
     test_profile_free(p);
 }
 
-/* A collective beside computation on a device of the kind of `source`. */
+/* Returns the report's text for a device on which a collective overlaps a computation by half.
+ * `source` determines the kind of device. */
 static char *
 text_of_overlap(mrd_source_kind source)
 {

@@ -1,15 +1,17 @@
-/* The report. The parts of the window add up and equal an account of every instant. Also tests
- * steps, paths and the text. */
+/* Tests the report. The parts of a worker's recorded time, such as compute and idle, must add up to
+ * the whole, and equal those of a count at every instant. Also tests steps, critical paths and the
+ * text. */
 #include "tests/trace/report_read.h"
 #include "trace/sink/text.h"
 
-/* A loss of a fifth is named before computation, but not if it is a nanosecond shorter. The worker
- * with most of it is named if it stands out. */
+/* A kind of lost time, such as idle, is named as the bottleneck if it is at least a fifth of all
+ * time. Below that, computation is named. The worker with most of the bottleneck is named if it has
+ * at least half more than the others. */
 TEST(the_bottleneck_is_a_loss_of_a_fifth_or_more)
 {
     static const struct {
         const char *name;
-        int64_t idle[2]; /* of 1,000 ns each */
+        int64_t idle[2]; /* idle time of each worker, of 1,000 ns */
         const char *want, *who;
     } rows[] = {
         { "a fifth", { 200, 200 }, "idle", NULL },
@@ -45,8 +47,8 @@ TEST(the_bottleneck_is_a_loss_of_a_fifth_or_more)
     }
 }
 
-/* A pause is neither recorded nor a loss. It is neither idle nor exposed, and only recorded
- * computation counts. */
+/* While a recording is paused, only recorded computation counts. The rest of the pause is "not
+ * recorded". It is neither idle time nor exposed communication, and no events count as lost. */
 TEST(what_was_paused_is_not_recorded_and_no_loss)
 {
     test_profile *p = test_profile_new();
@@ -115,8 +117,9 @@ TEST(every_instant_is_in_one_part)
     test_profile_free(p);
 }
 
-/* If events were lost, only the recorded ones count in that time. Nothing is idle, no collective is
- * exposed, no call of the runtime shows an idle device, and it is not a pause. */
+/* In a time in which events were lost, only the recorded ones count, and the rest is "not
+ * recorded". The device is not called idle, no collective is called exposed, and calls of the
+ * runtime explain no idle time. The report does not list the time as a pause. */
 TEST(what_was_lost_is_not_recorded_and_never_idle)
 {
     test_profile *p = test_profile_new();
@@ -153,7 +156,7 @@ TEST(what_was_lost_is_not_recorded_and_never_idle)
     test_profile_free(p);
 }
 
-/* Random spans, compared with one byte per instant. */
+/* The parts for random spans equal those of a count that has one byte per nanosecond. */
 TEST(parts_equal_an_account_kept_by_hand)
 {
     static const struct {
@@ -204,7 +207,8 @@ TEST(parts_equal_an_account_kept_by_hand)
     }
 }
 
-/* On the track of a foreign trace's device: its work, copies, and events that are not work. */
+/* A device's track in a trace of another profiler has computation, copies, collectives and events
+ * of the host. Category and name of an event decide how it counts. */
 TEST(categories_tell_the_host_from_the_device)
 {
     static const struct {
@@ -248,7 +252,8 @@ TEST(categories_tell_the_host_from_the_device)
     test_profile_free(p);
 }
 
-/* More than one part in 20 of the devices' time in kernels that may communicate is named. */
+/* If kernels that may communicate, by their names, take more than 5 % of the devices' time, the
+ * report names them. */
 TEST(unclear_kernels_are_named)
 {
     static const struct {
@@ -281,7 +286,8 @@ TEST(unclear_kernels_are_named)
     }
 }
 
-/* Two workers whose clocks have nothing in common are not compared without a word. */
+/* If the times of two workers are days apart, their clocks are probably not comparable, and the
+ * report states this. */
 TEST(workers_days_apart_are_said)
 {
     test_profile *p = test_profile_new();
@@ -336,8 +342,9 @@ TEST(steps_are_known_by_name)
     test_profile_free(p);
 }
 
-/* The reason for idle time follows from the starts of the arrows to the next work. Pauses are
- * random, and events have several arrows in both directions. Compared with a list of all starts. */
+/* The reason for a device's idle time follows from the begin of the launch, which an arrow connects
+ * to the device's next work. Gaps are random, and events have several arrows in both directions.
+ * The expected values come from a list of the starts of all arrows. */
 TEST(idle_causes_follow_the_arrows)
 {
     static const char *const keys[MRD_IDLE_CAUSES] = { "loading", "launch", "short", "queued",
@@ -383,8 +390,8 @@ TEST(idle_causes_follow_the_arrows)
             for (unsigned k = ev->flow_count; k-- > 0;) {
                 int64_t start = to[i][k].id <= 2 * GAPS ? began[to[i][k].id - 1] : -1;
 
-                /* The first arrow that ends here decides. Arrows that start at this work are no
-                 * cause. */
+                /* The first arrow that ends at this work decides. Arrows that start at it do not
+                 * count. */
                 if (start >= 0)
                     cause = start > at                ? MRD_IDLE_LAUNCH
                             : gap <= MRD_REPORT_SHORT ? MRD_IDLE_SHORT
@@ -415,7 +422,7 @@ columns(const char *line)
     return n;
 }
 
-/* Counts the rows below this head that end in the same column. */
+/* Counts the rows of a table that end in the same column as its head. */
 static size_t
 rows_of(const char *text, const char *head)
 {
@@ -432,8 +439,8 @@ rows_of(const char *text, const char *head)
     return n;
 }
 
-/* Labels of every length with multi-byte characters. The numbers of each row are below their head,
- * and a label that is too long has a separate line. */
+/* Labels have any length and multi-byte characters. The numbers of each row must still be below the
+ * table's head. A label that is too long is on a separate line. */
 TEST(rows_are_below_their_heads)
 {
     for (size_t len = 0; len < 40; len++) {
@@ -504,8 +511,8 @@ TEST(a_loss_behind_a_step_is_not_in_it)
     test_profile_free(p);
 }
 
-/* With any losses, pauses, nesting and unfinished spans, the path has the length of its steps,
- * instant by instant. So do the blocks of steps over time. */
+/* The critical path has the same length as its steps, for random losses, pauses, nested and
+ * unfinished spans. This also applies to the blocks of steps that show the change over time. */
 TEST(drawn_steps_have_paths_as_long_as_they_are)
 {
     const char *from = getenv("MRD_SEED");

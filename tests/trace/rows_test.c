@@ -1,4 +1,5 @@
-/* Tables, compared with the report: a query of the tables gives the report's results about clocks. */
+/* Tests that the tables (trace/table/rows.h) and the report agree about clocks: a query of the
+ * tables must find the same proven lateness as the report. */
 #include "tests/trace/profile.h"
 #include "trace/analysis/judge/report.h"
 #include "trace/table/rows.h"
@@ -25,8 +26,8 @@ see(void *self, size_t table, const mrd_slot slots[F_COUNT])
     return MRD_OK;
 }
 
-/* Rank 1 is 500 us late in one collective. Gives it as rows and to the report, which counts how
- * often this is proven. */
+/* Adds the events to the tables and to a report. In their only collective rank 1 is 500 us late.
+ * Returns how often the report calls this proven. */
 static uint64_t
 run(test_profile *p, const mrd_sink_options *options, bool contradict, seen *ret)
 {
@@ -89,7 +90,7 @@ TEST(processes_of_one_clock_are_of_one_node)
         mrd_catalog_borrow_process(p->cat, p->proc[0])->instance_id;
     mrd_catalog_borrow_process(p->cat, p->proc[1])->scope =
         mrd_catalog_borrow_process(p->cat, p->proc[0])->scope + 1;
-    /* two files of one machine, and two of two machines */
+    /* the two files were recorded on two machines, then on the same machine */
     for (unsigned same = 0; same < 2; same++) {
         options.same_clock = same;
         p->v[0].bound_ns = p->v[1].bound_ns = MRD_BOUND_UNKNOWN;

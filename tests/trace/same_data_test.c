@@ -1,5 +1,6 @@
-/* Inputs that hold the same events, windows of one process, and processes that look alike: files are
- * generated in all kinds of pairs, and what is left of them is counted. */
+/* Tests the detection of inputs with the same events. Generated files are copies of each other,
+ * recordings of one process at different times, or files of processes that look alike. The test
+ * counts which files are used and which events remain. */
 #include <stdlib.h>
 
 #include "tests/check.h"
@@ -14,7 +15,7 @@ typedef struct {
     int rank;         /* -1: the file does not state it */
     int pid;          /* -1: a word */
     int seed;         /* files of one seed have the same events */
-    int from, to;     /* its events are from .. to - 1 of the seed */
+    int from, to;     /* it has the events from .. to - 1 of the seed's sequence */
     int window;       /* minutes after the base */
     const char *host;
     bool cut;
@@ -90,12 +91,12 @@ write_file(const one_file *o, const char *path)
     fclose(f);
 }
 
-/* The result of reading some files: what became of each, and of all. */
+/* The result of reading some files: the state of each file, and the sums of all. */
 typedef struct {
     char states[8]; /* 'o' used, 's' skipped, 'i' incomplete */
     size_t skipped;
     uint64_t compared; /* streams that were read to compare events */
-    size_t processes;  /* that are in the profile */
+    size_t processes;  /* number of processes in the profile */
     uint64_t events, pauses;
     char said[2048];
     char names[512]; /* of the processes */
@@ -329,7 +330,7 @@ static const struct {
       2,
       0,
       "" },
-    /* No event is dropped that the other file does not have. */
+    /* An event may be dropped only if the other file has it too. */
     { "a copy with one event of its own",
       { ONE("a.json", 0, 5, 1, 0, 300), ONE("b.json", 0, 5, 1, 0, 299, .own = 1) },
       2,
@@ -447,7 +448,7 @@ static const struct {
       1,
       0,
       "a.json' has no other events than" },
-    /* The names of files count if the files do not state a rank. */
+    /* If the files do not state a rank, the ranks in their names count. */
     { "ranks in the names",
       { ONE("rank0.json", -1, 5, 1, 0, N), ONE("rank1.json", -1, 5, 1, 0, N) },
       2,
@@ -539,7 +540,8 @@ TEST(events_count_once_and_processes_are_what_the_files_state)
     }
 }
 
-/* Samples of large files differ in their share. The copy was already on disk when it was found. */
+/* One file has the events of three others. All are so large that only a sample of each is compared,
+ * and the events of the merged file are already on disk when it is recognised. */
 TEST(a_large_merged_file_is_found_beside_its_parts)
 {
     enum { PART = 9000 };
@@ -554,8 +556,8 @@ TEST(a_large_merged_file_is_found_beside_its_parts)
     CHECK(strstr(got.said, "and 2 other inputs") != NULL);
 }
 
-/* The number of streams that are read shows that the time does not grow with the square of the
- * files. */
+/* The comparison must not take time that grows with the square of the number of files. The test
+ * counts how often events are read again to compare them. */
 TEST(a_thousand_files_are_compared_in_one_pass)
 {
     enum { FILES = 1000, COPIES = 400, RANKS = 300 };
