@@ -2,7 +2,8 @@
  * cli/cli.h - the `meridian` command: each subcommand is one file and one row in cli/commands.def
  *
  * Exit status: 0 done, 1 failed or no usable result, 2 wrong usage or a value that the aggregator
- * refuses, 3 done but something was incomplete. Results go to stdout, all other output to stderr.
+ * refuses, 3 done but something was incomplete. `jobs` and `watch` return 3 if a job stands still,
+ * and 4 if a job is slow. Results go to stdout, all other output to stderr.
  * Progress appears on terminals only.
  */
 #ifndef MRD_CLI_CLI_H
@@ -10,7 +11,14 @@
 
 #include "base/conf/conf.h"
 
-enum { MRD_EXIT_OK = 0, MRD_EXIT_FAILED = 1, MRD_EXIT_USAGE = 2, MRD_EXIT_INCOMPLETE = 3 };
+enum {
+    MRD_EXIT_OK = 0,
+    MRD_EXIT_FAILED = 1,
+    MRD_EXIT_USAGE = 2,
+    MRD_EXIT_INCOMPLETE = 3,
+    MRD_EXIT_STANDS = 3, /* of the commands about jobs: a job stands still */
+    MRD_EXIT_SLOW = 4    /* of the commands about jobs: a job is slow */
+};
 
 typedef struct {
     const char *name, *args, *what;

@@ -11,6 +11,7 @@
 #include "aggregator/access/token_review.h"
 #include "aggregator/api/made.h"
 #include "aggregator/loop/loop.h"
+#include "base/metrics.h"
 #include "httpd/httpd.h"
 #include "pki/cert_times.h"
 
@@ -74,6 +75,10 @@ mrd_err mrd_http_profile_file(void *self, mrd_http_request *req, mrd_why *why);
 mrd_err mrd_http_models(void *self, mrd_http_request *req, mrd_why *why);
 mrd_err mrd_http_hangs(void *self, mrd_http_request *req, mrd_why *why);
 extern const char *const mrd_http_hangs_query[];
+/* Handlers of GET /api/v1/jobs and GET /api/v1/jobs/{id} (http_jobs.c). */
+mrd_err mrd_http_jobs(void *self, mrd_http_request *req, mrd_why *why);
+mrd_err mrd_http_job(void *self, mrd_http_request *req, mrd_why *why);
+extern const char *const mrd_http_jobs_query[];
 mrd_err mrd_http_session_models(void *self, mrd_http_request *req, mrd_why *why);
 
 /* Handlers of GET /api/v1/sessions/{id}/clocks and .../clocks/{node} (http_clocks.c). */
@@ -103,6 +108,14 @@ mrd_ownership mrd_http_ownership(const mrd_session *session);
 /* Returns true if the caller may do the route's action on the session in this line of the list of
  * sessions. */
 bool mrd_http_may_line(const mrd_http_request *req, const mrd_session_line *line);
+/* Returns a verdict of the hang watch as JSON. */
+mrd_json *mrd_http_hang_json(const mrd_overview *overview, const mrd_hang_verdict *verdict);
+/* Adds a time of the aggregator's monotonic clock as wall clock time, converted with the current
+ * difference of the two clocks. `key` has the time as text, and `key_ns` as a number. */
+void mrd_http_set_time(mrd_json *json, const mrd_overview *overview, const char *key,
+                       const char *key_ns, mrd_local_ns at);
+/* Writes the metrics of jobs (job_metrics.c). */
+void mrd_http_job_metrics(const mrd_overview *overview, mrd_metrics_text *text);
 /* Returns the owner of a job that makes no progress. The result contains pointers into `line`. */
 mrd_ownership mrd_http_hang_ownership(const mrd_hang_line *line);
 /* Handlers of POST /api/v1/invitations, /api/v1/certificates and /api/v1/certificates/account

@@ -35,11 +35,9 @@ stack_json(const mrd_hang_stack *stack)
     return json;
 }
 
-/* Adds a time of the aggregator's monotonic clock as wall clock time, converted with the current
- * difference of the two clocks. */
-static void
-set_time(mrd_json *json, const mrd_overview *overview, const char *key, const char *key_ns,
-         mrd_local_ns at)
+void
+mrd_http_set_time(mrd_json *json, const mrd_overview *overview, const char *key, const char *key_ns,
+                  mrd_local_ns at)
 {
     mrd_wall_ns wall = { overview->made_wall.ns - mrd_local_diff(overview->made, at) };
     char text[MRD_TIME_TEXT];
@@ -48,8 +46,8 @@ set_time(mrd_json *json, const mrd_overview *overview, const char *key, const ch
     mrd_json_set(json, key_ns, mrd_json_new_int(wall.ns));
 }
 
-static mrd_json *
-hang_json(const mrd_overview *overview, const mrd_hang_verdict *verdict)
+mrd_json *
+mrd_http_hang_json(const mrd_overview *overview, const mrd_hang_verdict *verdict)
 {
     mrd_local_ns end = verdict->withdrawn.ns != 0 ? verdict->withdrawn : overview->made;
     mrd_json *json = mrd_json_new_object(), *ranks = mrd_json_new_array();
@@ -72,17 +70,17 @@ hang_json(const mrd_overview *overview, const mrd_hang_verdict *verdict)
     mrd_json_set(json, "call", mrd_json_new_int((int64_t) verdict->entered));
     mrd_json_set(json, "waiting", mrd_json_new_int((int64_t) verdict->waiting));
     mrd_json_set(json, "ranks", mrd_json_new_int((int64_t) verdict->ranks));
-    set_time(json, overview, "since", "since_ns", verdict->since);
+    mrd_http_set_time(json, overview, "since", "since_ns", verdict->since);
     mrd_json_set(json, "since_bound_ns", mrd_json_new_int(verdict->since_bound));
     mrd_json_set(json, "lasts_ns", mrd_json_new_int(mrd_local_diff(end, verdict->since)));
     mrd_json_set(json, "deadline_ns", mrd_json_new_int(verdict->limit));
-    set_time(json, overview, "told", "told_ns", verdict->told);
+    mrd_http_set_time(json, overview, "told", "told_ns", verdict->told);
     for (size_t i = 0; i < verdict->n_stacks; i++)
         if (verdict->stacks[i].text != NULL)
             mrd_json_append(stacks, stack_json(&verdict->stacks[i]));
     mrd_json_set(json, "stacks", stacks);
     if (verdict->withdrawn.ns != 0)
-        set_time(json, overview, "over", "over_ns", verdict->withdrawn);
+        mrd_http_set_time(json, overview, "over", "over_ns", verdict->withdrawn);
     return json;
 }
 
@@ -113,7 +111,7 @@ mrd_http_hangs(void *self, mrd_http_request *req, mrd_why *why)
     list = mrd_json_new_array();
     for (size_t i = 0; i < overview->n_hangs; i++)
         if (is_wanted(req, &overview->hangs[i]))
-            mrd_json_append(list, hang_json(overview, &overview->hangs[i].v));
+            mrd_json_append(list, mrd_http_hang_json(overview, &overview->hangs[i].v));
     mrd_json_set(json, "hangs", list);
     mrd_json_set(json, "unnamed", mrd_json_new_int((int64_t) overview->hang.unnamed));
     mrd_overview_unref(overview);

@@ -3,7 +3,6 @@
 
 #include <stdio.h>
 
-#include "base/metrics.h"
 #include "base/obj.h"
 
 static void
@@ -356,6 +355,7 @@ mrd_http_metrics(mrd_loop *loop, mrd_httpd *httpd, mrd_token_review *review,
     clock_bounds(overview, &text);
     clock_checks(&text, &overview->stats);
     hangs(overview, &text);
+    mrd_http_job_metrics(overview, &text);
     mrd_overview_unref(overview);
     mrd_metrics_text_one(&text, MRD_METRICS_COUNTER, "meridian_http_requests_total",
                          "HTTP requests.", counts.requests);

@@ -178,14 +178,7 @@ copy_hang(const mrd_core *core, const mrd_hang_verdict *from, mrd_hang_line *to)
         (void) mrd_hang_text_ref(to->v.stacks[i].text);
     if (mrd_strlist_add(&to->jobs, mrd_str_of(from->identity)) != MRD_OK)
         return false;
-    for (size_t i = 0; i < core->n_sessions; i++) {
-        const mrd_session *session = core->sessions[i];
-
-        if (mrd_job_key_equal(&session->of_job.key, &from->job) && mrd_session_has_owner(session) &&
-            to->owner_keys.n == 0)
-            return mrd_strings_copy(&to->owner_keys, &session->of_job.owner_keys) == MRD_OK;
-    }
-    return true;
+    return mrd_job_owner_keys(core, &from->job, &to->owner_keys);
 }
 
 static bool
@@ -225,7 +218,8 @@ mrd_overview_new(const mrd_core *core)
     overview->nodes_known = core->nodes.n;
     if ((overview->nodes = calloc(core->nodes.n + 1, sizeof(*overview->nodes))) == NULL ||
         (overview->sessions = calloc(core->n_sessions + 1, sizeof(*overview->sessions))) == NULL ||
-        !copy_nodes(core, overview) || !copy_hangs(core, overview)) {
+        !copy_nodes(core, overview) || !copy_hangs(core, overview) ||
+        !mrd_job_lines_fill(&overview->jobs, core)) {
         mrd_overview_unref(overview);
         return NULL;
     }
@@ -267,6 +261,7 @@ mrd_overview_unref(mrd_overview *overview)
         mrd_strlist_fini(&overview->hangs[i].jobs);
         mrd_strlist_fini(&overview->hangs[i].owner_keys);
     }
+    mrd_job_lines_fini(&overview->jobs);
     free(overview->hangs);
     free(overview->sessions);
     free(overview);

@@ -9,6 +9,7 @@
 
 #include "aggregator/core/hang/hang.h"
 #include "aggregator/core/manifest/manifest.h"
+#include "aggregator/store/job_lines.h"
 
 /* ---- Copy of one session ---- */
 
@@ -82,6 +83,7 @@ typedef struct {
     mrd_hang_line *hangs;
     size_t n_hangs;
     mrd_hang_counts hang;
+    mrd_job_lines jobs;
 } mrd_overview;
 
 mrd_overview *mrd_overview_new(const mrd_core *core); /* NULL if out of memory */

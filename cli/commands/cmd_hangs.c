@@ -10,7 +10,7 @@
 typedef struct {
     mrd_client_options client;
     const char *job;
-    bool all, follow, stacks;
+    bool all, stacks;
 } settings;
 
 static const mrd_opt table[] = {
@@ -23,10 +23,6 @@ static const mrd_opt table[] = {
       .type = MRD_OPT_BOOL,
       .offset = offsetof(settings, all),
       .help = "also jobs that went on or ended since" },
-    { .name = "follow",
-      .type = MRD_OPT_BOOL,
-      .offset = offsetof(settings, follow),
-      .help = "print each verdict when it is given or withdrawn, until interrupted" },
     { .name = "stacks",
       .type = MRD_OPT_BOOL,
       .offset = offsetof(settings, stacks),
@@ -96,12 +92,12 @@ put_stacks(const mrd_json *json)
 }
 
 static mrd_err
-get(const settings *set, mrd_client *client, bool all, mrd_json **ret_doc, mrd_why *why)
+get(const settings *set, mrd_client *client, mrd_json **ret_doc, mrd_why *why)
 {
     mrd_buf path = { 0 };
     mrd_err err;
 
-    mrd_buf_text(&path, all ? "/api/v1/hangs?" : "/api/v1/hangs?standing=1&");
+    mrd_buf_text(&path, set->all ? "/api/v1/hangs?" : "/api/v1/hangs?standing=1&");
     if (set->job != NULL) {
         mrd_buf_text(&path, "job=");
         mrd_client_escape(&path, set->job);
@@ -110,58 +106,6 @@ get(const settings *set, mrd_client *client, bool all, mrd_json **ret_doc, mrd_w
               ? mrd_why_set(why, path.err, 0, "path")
               : mrd_client_call(client, "GET", mrd_buf_cstr(&path), NULL, ret_doc, why);
     mrd_buf_fini(&path);
-    return err;
-}
-
-/* Prints a verdict that was not printed before, as a line or as JSON. */
-static void
-tell(const settings *set, mrd_json *told, const mrd_json *json)
-{
-    bool stands = mrd_json_bool(json, "standing", true);
-    char key[128];
-
-    snprintf(key, sizeof(key), "%lld %lld%s", (long long) mrd_json_int(json, "id", 0),
-             (long long) (mrd_json_int(json, "told_ns", 0) / MRD_SEC), stands ? "" : " over");
-    if (mrd_json_get(told, key) != NULL)
-        return;
-    mrd_json_set(told, key, mrd_json_new_bool(true));
-    if (set->client.json) {
-        mrd_cluster_print_json(json);
-    } else if (stands) {
-        printf("%s job %s stands still since %s: %s: %s\n", mrd_cluster_shown(json, "told", "-"),
-               mrd_cluster_shown(mrd_json_get(json, "job"), "job", "-"),
-               mrd_cluster_shown(json, "since", "-"), mrd_cluster_shown(json, "verdict", "-"),
-               mrd_cluster_shown(json, "reason", ""));
-    } else {
-        printf("%s job %s goes on, or ended\n", mrd_cluster_shown(json, "over", "-"),
-               mrd_cluster_shown(mrd_json_get(json, "job"), "job", "-"));
-    }
-    fflush(stdout);
-}
-
-static mrd_err
-follow(const settings *set, mrd_client *client, mrd_why *why)
-{
-    mrd_json *told = mrd_json_new_object();
-    mrd_err err = MRD_OK;
-    bool first = true;
-
-    mrd_cluster_catch();
-    while (err == MRD_OK && !mrd_cluster_interrupted()) {
-        const mrd_json *list;
-        mrd_json *doc = NULL;
-
-        /* hangs that were over before the command began are not shown, except with --all */
-        if ((err = get(set, client, !first || set->all, &doc, why)) != MRD_OK)
-            break;
-        list = mrd_json_get(doc, "hangs");
-        for (size_t i = mrd_json_size(list); i-- > 0;)
-            tell(set, told, mrd_json_at(list, i));
-        mrd_json_free(doc);
-        first = false;
-        mrd_cluster_sleep(MRD_SEC);
-    }
-    mrd_json_free(told);
     return err;
 }
 
@@ -176,9 +120,7 @@ hangs(void *self, mrd_client *client, const char *word, int *ret_status, mrd_why
 
     (void) word;
     (void) ret_status;
-    if (set->follow)
-        return follow(set, client, why);
-    if ((err = get(set, client, set->all, &doc, why)) != MRD_OK)
+    if ((err = get(set, client, &doc, why)) != MRD_OK)
         return err;
     list = mrd_json_get(doc, "hangs");
     mrd_cluster_print_list(doc, "hangs", set->client.json, columns, MRD_COUNT(columns), put_row,

@@ -8,13 +8,15 @@ import sys
 
 import schema
 from concurrent.futures import ThreadPoolExecutor
-from lib import SOURCE, check, equal, finish, need_daemons, run, until
+from faulty_job import FaultyRank
+from lib import SOURCE, check, equal, finish, need_daemons, need_preload, run, until
 from service import Service, problem, routes
 
 sys.path.insert(0, os.path.join(SOURCE, "tests/fake"))
 from apiserver import ApiServer
 
 need_daemons()
+need_preload()
 schema.self_test()
 doc = json.load(open(os.path.join(SOURCE, "docs", "reference", "openapi.json")))
 table = routes()
@@ -146,6 +148,14 @@ with Service(viewer="/bin/false") as service, ApiServer(service.path(".")) as ap
     equal(call("GET", "/api/v1/self", token="read", want=200).json(), {"role": "read", "may": ["list", "read", "cluster"]}, "what a reader is told")
     call("GET", "/api/v1/models", token="read", want=200)
     call("GET", "/api/v1/hangs", token="read", want=200)
+    call("GET", "/api/v1/jobs", token="read", want=200)
+    call("GET", "/api/v1/jobs", query="?state=nothing", want=400)
+    call("GET", "/api/v1/jobs", query="?process_id=1", want=400)
+    call("GET", "/api/v1/jobs/{id}", {"id": "0123456789abcdef"}, want=404)
+    rank = service.keep(FaultyRank(service, 77, 0, 1, 0))
+    jobs = until(lambda: call("GET", "/api/v1/jobs", query="?job=77", want=200).json()["jobs"], "the job of a rank is listed")
+    equal(len(call("GET", "/api/v1/jobs/{id}", {"id": jobs[0]["id"]}, want=200).json()["rank_list"]), 1, "its rank")
+    rank.kill()
     call("GET", "/api/v1/nodes/{id}", {"id": "i-test0"}, token="read", want=200)
     call("GET", "/api/v1/nodes/{id}", {"id": "i-absent"}, want=404)
     call("DELETE", "/api/v1/nodes/{id}", {"id": "i-absent"}, want=404)
