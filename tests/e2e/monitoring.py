@@ -57,8 +57,9 @@ def samples_of(text):
 
 
 def told_by(text):
-    """Also the families of certificates that are announced: without TLS there is no certificate (tests/e2e/enrol.py has some)."""
-    return samples_of(text) | set(re.findall(r"^# TYPE (meridian_(?:node_)?certificate_\w+) gauge$", text, re.M))
+    """Also the families of certificates and jobs that are announced: without TLS there is no certificate (tests/e2e/enrol.py has some), and
+    without ranks there is no job (tests/e2e/job_list.py has some)."""
+    return samples_of(text) | set(re.findall(r"^# TYPE (meridian_(?:(?:node_)?certificate|job)_\w+) gauge$", text, re.M))
 
 
 def negotiate(get, who):
