@@ -146,10 +146,9 @@ job_json(const mrd_overview *overview, const mrd_job_line *line)
 static bool
 may_see(mrd_http_request *req, const mrd_job_line *line)
 {
-    mrd_ownership ownership = { .of_job = true,
-                                .uid = line->job.key.uid,
-                                .keys = &line->owner_keys,
-                                .jobs = &line->jobs };
+    mrd_ownership ownership = {
+        .of_job = true, .uid = line->job.key.uid, .keys = &line->owner_keys, .jobs = &line->jobs
+    };
 
     return mrd_http_may(req, &ownership);
 }
@@ -230,8 +229,8 @@ copy_ranks(mrd_core *core, mrd_core_time now, uint64_t ticket, void *arg)
         ranks->failed = true;
         return;
     }
-    while (ranks->n < n && mrd_slow_rank_get(core->slow, &job->key, job->confirmed, ranks->n,
-                                             &ranks->v[ranks->n]))
+    while (ranks->n < n &&
+           mrd_slow_rank_get(core->slow, &job->key, job->confirmed, ranks->n, &ranks->v[ranks->n]))
         ranks->n++;
     ranks->left_out = job->ranks - n;
 }

@@ -120,8 +120,8 @@ mrd_job_lines_fill(mrd_job_lines *lines, const mrd_core *core)
     mrd_slow_get_counts(core->slow, &lines->counts);
     n = lines->counts.jobs;
     if ((places = calloc(n + 1, sizeof(*places))) == NULL ||
-        (lines->v = calloc(n < MRD_JOB_LINES_MAX ? n + 1 : MRD_JOB_LINES_MAX,
-                           sizeof(*lines->v))) == NULL) {
+        (lines->v = calloc(n < MRD_JOB_LINES_MAX ? n + 1 : MRD_JOB_LINES_MAX, sizeof(*lines->v))) ==
+            NULL) {
         free(places);
         return false;
     }

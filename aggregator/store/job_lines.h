@@ -28,7 +28,8 @@ typedef struct {
     mrd_slow_job job;
     mrd_job_state state;
     uint64_t hang; /* id of the hang watch's verdict that holds now; 0 if there is none */
-    mrd_slow_verdict *slow; /* copy of the verdict that holds now, as in `job`; NULL if there is none */
+    mrd_slow_verdict
+        *slow; /* copy of the verdict that holds now, as in `job`; NULL if there is none */
     mrd_dur_ns series[MRD_SLOW_SLOTS]; /* as mrd_slow_series stores it */
     size_t n_series;
     mrd_strlist jobs;       /* mrd_jobid text of the job */

@@ -18,8 +18,8 @@ static const mrd_text_table_column columns[] = {
 };
 
 static const mrd_text_table_column rank_columns[] = {
-    { "rank", true },    { "node", false },     { "pid", true },  { "state", false },
-    { "step", true },    { "host", true },      { "device", true }, { "runtime", true },
+    { "rank", true },      { "node", false },     { "pid", true },    { "state", false },
+    { "step", true },      { "host", true },      { "device", true }, { "runtime", true },
     { "execution", true }, { "last step", true },
 };
 

@@ -144,7 +144,8 @@ take(watcher *w, mrd_json *doc)
         return !w->set->first || mrd_job_list_status(doc) == MRD_EXIT_OK;
     if (mrd_json_size(list) == 0 && !had_jobs) {
         if (!w->waits)
-            fprintf(stderr, "meridian: no watched job has the number, name or id '%s' yet; waiting\n",
+            fprintf(stderr,
+                    "meridian: no watched job has the number, name or id '%s' yet; waiting\n",
                     w->word);
         w->waits = true;
         return true;

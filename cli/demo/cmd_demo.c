@@ -15,6 +15,7 @@
 #include "cli/demo/demo.h"
 #include "cli/term/progress.h"
 
+#define JOB            "demo"
 #define ALIGN_PATIENCE (30 * MRD_SEC)
 #define ORDER_SECONDS  "60" /* seconds of recording in which the barriers are checked */
 /* A slow step takes this many times the median. Load alone causes at most 10 times. */
@@ -27,7 +28,7 @@ typedef struct {
     int64_t nodes, cores;
     mrd_dur_ns duration, timeout;
     char *dir;
-    bool keep, spaces;
+    bool keep, spaces, live;
 } settings;
 
 static const mrd_opt table[] = {
@@ -69,6 +70,12 @@ static const mrd_opt table[] = {
       .offset = offsetof(settings, spaces),
       .def = "1",
       .help = "as root, give each node its own network (--no-namespaces: never)" },
+    { .name = "live",
+      .type = MRD_OPT_BOOL,
+      .offset = offsetof(settings, live),
+      .def = "1",
+      .help = "show the verdicts about a slow and a stopped rank while the job runs (--no-live: "
+              "leave this out)" },
     { .name = "keep",
       .type = MRD_OPT_BOOL,
       .offset = offsetof(settings, keep),
@@ -106,28 +113,6 @@ typedef struct {
 
 /* ---- Finding the programs ---- */
 
-/* Finds the first of the candidates (relative to this program's directory) that exists. */
-static mrd_err
-locate(const char *what, const char *const *candidates, char path[PATH_MAX], mrd_why *why)
-{
-    char self[PATH_MAX / 2];
-    ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
-
-    self[n > 0 ? n : 0] = '\0';
-    if (strrchr(self, '/') != NULL)
-        *strrchr(self, '/') = '\0';
-    for (size_t i = 0; candidates[i] != NULL; i++) {
-        char joined[PATH_MAX];
-
-        snprintf(joined, sizeof(joined), "%s/%s", self, candidates[i]);
-        if (realpath(joined, path) != NULL)
-            return MRD_OK;
-    }
-    return mrd_why_set(why, MRD_NOTFOUND, 0,
-                       "%s is not beside this program (%s/%s): build everything, or reinstall",
-                       what, self, candidates[0]);
-}
-
 static mrd_err
 locate_all(demo *d, mrd_why *why)
 {
@@ -142,14 +127,15 @@ locate_all(demo *d, mrd_why *why)
     static const char *const self[] = { "meridian", NULL };
     mrd_err err;
 
-    if ((err = locate("meridian", self, d->self, why)) != MRD_OK ||
-        (err = locate("meridian-aggregator", aggregator, d->aggregator, why)) != MRD_OK ||
-        (err = locate("meridian-agent", agent, d->agent, why)) != MRD_OK ||
-        (err = locate("the training job train_loop", job, d->job, why)) != MRD_OK ||
-        (err = locate("libmeridian.so", library, d->library, why)) != MRD_OK ||
-        (err = locate("the simulated clock libsimclock.so", clock, d->clock, why)) != MRD_OK)
+    if ((err = mrd_demo_locate("meridian", self, d->self, why)) != MRD_OK ||
+        (err = mrd_demo_locate("meridian-aggregator", aggregator, d->aggregator, why)) != MRD_OK ||
+        (err = mrd_demo_locate("meridian-agent", agent, d->agent, why)) != MRD_OK ||
+        (err = mrd_demo_locate("the training job train_loop", job, d->job, why)) != MRD_OK ||
+        (err = mrd_demo_locate("libmeridian.so", library, d->library, why)) != MRD_OK ||
+        (err = mrd_demo_locate("the simulated clock libsimclock.so", clock, d->clock, why)) !=
+            MRD_OK)
         return err;
-    return locate("the simulated runtime", runtime, d->runtime, why);
+    return mrd_demo_locate("the simulated runtime", runtime, d->runtime, why);
 }
 
 static mrd_err
@@ -356,7 +342,7 @@ start_rank(demo *d, size_t i, mrd_why *why)
     snprintf(env[2], sizeof(env[2]), "SIMNRT_NODE=%s", node->id);
     snprintf(env[3], sizeof(env[3]), "LD_LIBRARY_PATH=%s", d->runtime);
     snprintf(env[4], sizeof(env[4]), "LD_PRELOAD=%s:%s", d->clock, d->library);
-    snprintf(env[5], sizeof(env[5]), "MERIDIAN_JOB=demo");
+    snprintf(env[5], sizeof(env[5]), "MERIDIAN_JOB=" JOB);
     snprintf(d->slow, sizeof(d->slow), "%s/slow", d->work);
     if (i + 1 == d->nodes.n)
         snprintf(fault, sizeof(fault),
@@ -737,6 +723,33 @@ trigger(demo *d, mrd_why *why)
 
 /* ---- The whole demo ---- */
 
+static mrd_err
+look(void *self, mrd_why *why)
+{
+    return look_around(self, why);
+}
+
+/* Shows verdicts about the running job. A job of fewer than four ranks has too few peers to call
+ * one of them slow, and a single rank waits for nobody. */
+static mrd_err
+show_live(demo *d, mrd_why *why)
+{
+    mrd_demo_live live = { .client = d->client,
+                           .job = JOB,
+                           .slow_rank = d->nodes.n > 3 ? 1 : -1,
+                           .stopped_rank = d->nodes.n > 1 ? (int64_t) d->nodes.n - 1 : -1,
+                           .timeout = d->set->timeout,
+                           .look = look,
+                           .self = d };
+    bool whole = true;
+    mrd_err err = MRD_OK;
+
+    if (d->set->live && d->nodes.n > 1)
+        err = mrd_demo_show_live(&live, &whole, why);
+    d->incomplete = d->incomplete || !whole;
+    return err;
+}
+
 /* Fetches a profile that has only barriers, to check the order in which participants left them. */
 static mrd_err
 get_barriers(demo *d, mrd_why *why)
@@ -749,33 +762,6 @@ get_barriers(demo *d, mrd_why *why)
              d->session);
     snprintf(to, sizeof(to), "%s/barriers.json", d->work);
     return mrd_client_download(d->client, path, to, NULL, NULL, NULL, why);
-}
-
-static void
-print_page(const demo *d)
-{
-    char token[160], ca[160];
-
-    if (d->page[0] == '\0')
-        printf(
-            "\nThe page was at %s inside the namespace %s: this machine's own network could not be "
-            "wired to it\n",
-            d->server, d->nodes.home);
-    else if (!d->set->keep)
-        printf("\nThe page was at %s; --keep leaves it there to be looked at\n", d->page);
-    else
-        printf("\nThe page: %s\n  it asks for a token: %s\n  its certificate is by: %s\n"
-               "The commands, in another shell: meridian nodes, record, report, ... after\n"
-               "  export MERIDIAN_SERVER=%.*s MERIDIAN_CA_FILE=%s \\\n"
-               "         MERIDIAN_TOKEN_FILE=%s\n",
-               d->page, in_certs(d, "control.token", token), in_certs(d, "ca.pem", ca),
-               (int) strcspn(d->page + 8, "/") + 8, d->page, ca, token);
-    if (d->set->keep)
-        printf(
-            "The results, also while this runs: %s\nThe store, the certificates and the logs: %s\n"
-            "Ctrl-C ends everything\n",
-            d->set->dir, d->work);
-    fflush(stdout);
 }
 
 static bool
@@ -817,14 +803,26 @@ run(demo *d, int *ret_status, mrd_why *why)
     if ((err = bring_up(d, why)) != MRD_OK || (err = start_recorder(d, why)) != MRD_OK ||
         (err = wait_for_clocks(d, why)) != MRD_OK || (err = wait_for_step(d, why)) != MRD_OK ||
         (err = record(d, why)) != MRD_OK || (err = get_files(d, why)) != MRD_OK ||
-        (err = get_barriers(d, why)) != MRD_OK || (err = trigger(d, why)) != MRD_OK)
+        (err = get_barriers(d, why)) != MRD_OK || (err = show_live(d, why)) != MRD_OK ||
+        (err = trigger(d, why)) != MRD_OK)
         return err;
     if (!d->set->keep)
         /* ends the job, because it would use CPU time while the user looks at the results */
         mrd_demo_end(&d->programs, d->daemons, MRD_SEC);
     if (!report(d) || d->incomplete)
         *ret_status = MRD_EXIT_INCOMPLETE;
-    print_page(d);
+    if (d->page[0] == '\0')
+        printf(
+            "\nThe page was at %s inside the namespace %s: this machine's own network could not be "
+            "wired to it\n",
+            d->server, d->nodes.home);
+    else
+        mrd_demo_print_page(d->page, d->certs, d->set->keep);
+    if (d->set->keep)
+        printf("The results, also while this runs: %s\nThe store, the certificates and the logs: "
+               "%s\nCtrl-C ends everything\n",
+               d->set->dir, d->work);
+    fflush(stdout);
     while (d->set->keep && err == MRD_OK)
         if ((err = look_around(d, why)) == MRD_OK)
             mrd_cluster_sleep(200 * MRD_MS);

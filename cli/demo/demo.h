@@ -17,6 +17,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/conf/json.h"
+#include "cli/client/client.h"
 #include "sim/simclock.h"
 
 #define DEMO_NODES_MAX 32
@@ -50,6 +51,29 @@ void mrd_demo_show_log(const mrd_demo_program *program);
 /* Runs words[0] (found on PATH) and waits for its end. Errors: IO with the program's last line of
  * output. */
 mrd_err mrd_demo_run(mrd_why *why, const char *const *words);
+
+/* Stores the path of the first candidate that exists. Candidates are relative to the directory of
+ * this program. Errors: NOTFOUND, with the name `what` in the message. */
+mrd_err mrd_demo_locate(const char *what, const char *const *candidates, char path[PATH_MAX],
+                        mrd_why *why);
+
+/* ---- Verdicts while the job runs ---- */
+
+typedef struct {
+    mrd_client *client;
+    const char *job;      /* number of the job in the list of jobs */
+    int64_t slow_rank;    /* rank that makes the job slow; -1 if there is none */
+    int64_t stopped_rank; /* rank that is stopped for a moment; -1 for none */
+    mrd_dur_ns timeout;   /* maximum wait for each verdict */
+    /* called while waiting; an error ends the wait */
+    mrd_err (*look)(void *self, mrd_why *why);
+    void *self;
+} mrd_demo_live;
+
+/* Waits for the verdict about the slow rank and prints it. Then stops a rank, prints the verdict,
+ * and lets the rank continue. *ret_whole is false if a verdict was not given in time. Errors: those
+ * of `look`. */
+mrd_err mrd_demo_show_live(const mrd_demo_live *live, bool *ret_whole, mrd_why *why);
 
 /* ---- Nodes ---- */
 
@@ -109,6 +133,9 @@ bool mrd_demo_print_clocks(const mrd_demo_nodes *nodes, const char *store, const
  * read. */
 bool mrd_demo_print_order(const mrd_demo_nodes *nodes, size_t cores, const char *store,
                           const char *profile);
+/* Prints the address of the web page, and how to reach it if it stays (`keep`). `certs` is the
+ * directory of the certificates and tokens. */
+void mrd_demo_print_page(const char *page, const char *certs, bool keep);
 /* Prints the name of a text file and its lines up to the first empty one. */
 void mrd_demo_print_head(const char *path);
 

@@ -16,6 +16,29 @@
 
 extern char **environ;
 
+/* ---- Finding programs ---- */
+
+mrd_err
+mrd_demo_locate(const char *what, const char *const *candidates, char path[PATH_MAX], mrd_why *why)
+{
+    char self[PATH_MAX / 2];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+
+    self[n > 0 ? n : 0] = '\0';
+    if (strrchr(self, '/') != NULL)
+        *strrchr(self, '/') = '\0';
+    for (size_t i = 0; candidates[i] != NULL; i++) {
+        char joined[PATH_MAX];
+
+        snprintf(joined, sizeof(joined), "%s/%s", self, candidates[i]);
+        if (realpath(joined, path) != NULL)
+            return MRD_OK;
+    }
+    return mrd_why_set(why, MRD_NOTFOUND, 0,
+                       "%s is not beside this program (%s/%s): build everything, or reinstall",
+                       what, self, candidates[0]);
+}
+
 /* ---- Environment ---- */
 
 static const char *const left_out[] = { "MERIDIAN_",   "SIMNRT_", "NEURON_",     "SLURM_",

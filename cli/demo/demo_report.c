@@ -446,3 +446,17 @@ mrd_demo_print_order(const mrd_demo_nodes *nodes, size_t cores, const char *stor
     free(o.late);
     return err == MRD_OK;
 }
+
+void
+mrd_demo_print_page(const char *page, const char *certs, bool keep)
+{
+    if (!keep)
+        printf("\nThe page was at %s; --keep leaves it there to be looked at\n", page);
+    else
+        printf("\nThe page: %s\n  it asks for a token: %s/control.token\n  its certificate is by: "
+               "%s/ca.pem\n"
+               "The commands, in another shell: meridian nodes, record, report, ... after\n"
+               "  export MERIDIAN_SERVER=%.*s MERIDIAN_CA_FILE=%s/ca.pem \\\n"
+               "         MERIDIAN_TOKEN_FILE=%s/control.token\n",
+               page, certs, certs, (int) strcspn(page + 8, "/") + 8, page, certs, certs);
+}
