@@ -124,7 +124,9 @@ function write(m) {
 export const chosenId = () => shown?.id ?? null;
 
 export function closeDetail() {
-  const id = shown?.id, held = $("detail").contains(document.activeElement);
+  if (shown === null) return;
+  if (location.hash.startsWith(`#/sessions/${encodeURIComponent(shown.id)}`)) history.replaceState(null, "", "#/sessions");
+  const id = shown.id, held = $("detail").contains(document.activeElement);
   shown = null;
   $("detail").hidden = true;
   $("detail").replaceChildren();

@@ -55,7 +55,7 @@ const shot = (name) => page.screenshot({ path: path.join(SHOTS, name), fullPage:
 
 try {
   // ---- A token is asked for, and kept for this tab only ----
-  await page.goto(PAGE);
+  await page.goto(`${PAGE}#/sessions`);
   await page.waitForFunction(() => /token is needed/.test(document.getElementById("connection").textContent));
   check(await page.locator("#token-lead").isVisible(), "what to do without a token is said");
   await shot("token-light.png");
@@ -72,9 +72,9 @@ try {
   check(/does not know this token: enter one at the top/.test(refusal), `what to do about a token that is not known: ${refusal}`);
   await page.fill("#token", READ_TOKEN);
   await page.press("#token", "Enter");
-  await page.waitForSelector('#nodes tr[data-node="sim-b"]');
+  await page.waitForSelector('#nodes tr[data-node="sim-b"]', { state: "attached" });
   await page.waitForFunction(() => document.getElementById("start-form").hidden && document.getElementById("trigger-form").hidden);
-  check(await page.locator("#nodes-section").isVisible(), "a reader sees the nodes");
+  check(await page.locator("nav a", { hasText: "Nodes" }).isVisible(), "a reader sees the nodes");
   await page.waitForFunction(() => document.querySelectorAll("#session-table tr[data-session]").length === 2); // a reader sees all sessions
   const nodes = (id) => page.locator(`#session-table tr[data-session="${id}"] td`).nth(3).evaluate((td) => `${td.textContent} ${td.className}`);
   check(await nodes("20260101-000000-0002") === "1 of 2 num bad", `a session without one of its nodes says so: ${await nodes("20260101-000000-0002")}`);
@@ -84,7 +84,7 @@ try {
   await page.fill("#token", OWNER_TOKEN);
   await page.press("#token", "Enter");
   await page.waitForFunction(() => document.body.dataset.role === "owner" && document.querySelectorAll("#session-table tr[data-session]").length === 1);
-  check(await page.locator("#nodes-section").isHidden() && await page.locator("#start-form").isHidden(), "no nodes, no start");
+  check(await page.locator("nav a", { hasText: "Nodes" }).isHidden() && await page.locator("#start-form").isHidden(), "no nodes, no start");
   check(/job 4711/.test(await page.locator("#session-table tbody").textContent()), "its own session");
   check(JSON.stringify(await page.locator("#session-table .actions button:visible").allTextContents()) === '["Delete"]', "what it may do");
   await page.locator("#session-table button.link").click();
@@ -114,6 +114,9 @@ try {
   await page.waitForFunction(() => Number(document.querySelector("#session-table tbody tr").cells[5].textContent.replaceAll(",", "")) > 500, null, { timeout: 60000 });
   check(await page.locator("#detail").isVisible(), "the new session's details are open");
   check(/sim-a \(simulated\)/.test(await page.locator("#nodes").textContent()), "simulated nodes say so");
+  const details = await page.evaluate(() => location.hash);
+  check(/^#\/sessions\/\d{8}-/.test(details), `the details have an address: ${details}`);
+  await page.evaluate(() => { location.hash = "#/clocks"; });
   await page.waitForFunction(() => /± \d/.test(document.querySelector("#clock-chart .legend")?.textContent), null, { timeout: 60000 });
   // Of a copy: Chromium complains of a canvas that is read more than once.
   await page.evaluate(() => { window.pixels = (c) => {
@@ -129,7 +132,14 @@ try {
     return { blue, entries: document.querySelectorAll("#clock-chart .legend b").length };
   });
   check(chart.blue > 10 && chart.entries === 2, `the clock bounds of both nodes are drawn: ${JSON.stringify(chart)}`);
+  await shot("clocks-light.png");
+  await page.evaluate(() => { location.hash = "#/nodes"; });
   await page.waitForFunction(() => [...document.querySelectorAll("#nodes tbody tr")].every((tr) => /\d/.test(tr.cells[3].textContent)));
+  await shot("nodes-light.png");
+  await readable("nodes");
+  await page.emulateMedia({ colorScheme: "light" });
+  await page.evaluate((hash) => { location.hash = hash; }, details);
+  await page.waitForFunction(() => /recording/.test(document.querySelector("#detail dd")?.textContent));
   await shot("recording-light.png");
 
   // ---- Pause and resume ----
@@ -206,16 +216,13 @@ try {
 
   // ---- 400 pixels: nothing is cut off, and no text touches another ----
   await page.emulateMedia({ colorScheme: "light" });
-  await page.route("**/api/v1/hangs*", (route) => route.fulfill({ json: { hangs: [{ id: 1, job: { job: "4711" }, verdict: "absent", reason: "rank 1 did not come", culprits: [],
-    since: "2026-11-24T09:00:00Z", lasts_ns: 65e9, stacks: [{ rank: 1, instance_id: "sim-a", process_id: 7, culprit: true, text: `thread 7\n  ${"a_long_name".repeat(12)}, libx.so\n` }] }] } }));
   await page.setViewportSize({ width: 400, height: 900 });
-  await page.locator("#hangs summary").click();
   await drawn(page);
   await shot("400-light.png");
   const narrow = await page.evaluate(() => {
     const wide = (text, el) => { const g = new OffscreenCanvas(1, 1).getContext("2d"); g.font = getComputedStyle(el).font; return g.measureText(text).width; };
     const room = (el) => { const s = getComputedStyle(el); return el.clientWidth - parseFloat(s.paddingLeft) - parseFloat(s.paddingRight); };
-    const pre = document.querySelector("#hangs pre"), marks = [], fill = CanvasRenderingContext2D.prototype.fillText;
+    const marks = [], fill = CanvasRenderingContext2D.prototype.fillText;
     CanvasRenderingContext2D.prototype.fillText = function (text, x, ...rest) {
       const w = this.measureText(text).width;
       if (/^\+/.test(text)) marks.push([x - (this.textAlign === "right" ? w : this.textAlign === "center" ? w / 2 : 0), w]);
@@ -225,14 +232,12 @@ try {
     CanvasRenderingContext2D.prototype.fillText = fill;
     const cells = [...document.querySelectorAll("#models tbody td")].filter((td) => td.textContent), text = (td) => { const r = document.createRange(); r.selectNodeContents(td); return r.getBoundingClientRect(); };
     return {
-      stack: pre.scrollWidth - pre.clientWidth,
       fields: [...document.querySelectorAll("#start-form > label input")].filter((el) => wide(el.value || el.placeholder, el) > room(el)).map((el) => el.name),
       marks: marks.length, over: marks.filter(([x], i) => i > 0 && x < marks[i - 1][0] + marks[i - 1][1] + 8).length,
       close: cells.filter((td, i) => i > 0 && td.getBoundingClientRect().left > text(cells[i - 1]).left && td.getBoundingClientRect().left < text(cells[i - 1]).right + 20).map((td) => td.dataset.label),
     };
   });
-  check(JSON.stringify(narrow) === '{"stack":0,"fields":[],"marks":3,"over":0,"close":[]}', `at 400 pixels: ${JSON.stringify(narrow)}`);
-  await page.unroute("**/api/v1/hangs*");
+  check(JSON.stringify(narrow) === '{"fields":[],"marks":3,"over":0,"close":[]}', `at 400 pixels: ${JSON.stringify(narrow)}`);
   await page.setViewportSize({ width: 1280, height: 900 });
 
   // ---- A flight recorder and its trigger, then delete ----
@@ -301,8 +306,14 @@ try {
   await empty.addInitScript((t) => sessionStorage.setItem("meridian-token", t), TOKEN);
   await empty.route("**/api/v1/nodes", (route) => route.fulfill({ json: { nodes: [] } }));
   await empty.route("**/api/v1/sessions", (route) => route.fulfill({ json: { sessions: [] } }));
+  await empty.route("**/api/v1/jobs", (route) => route.fulfill({ json: { jobs: [], left_out: 0, unnamed: 0 } }));
   await empty.goto(PAGE);
+  await empty.waitForSelector("#jobs-empty");
+  check(/MERIDIAN_JOB/.test(await empty.locator("#jobs-empty").textContent()), "how a job gets into the list is said");
+  await empty.evaluate(() => { location.hash = "#/sessions"; });
   await empty.waitForSelector("#sessions-empty");
+  await empty.evaluate(() => { location.hash = "#/nodes"; });
+  await empty.waitForSelector("#nodes-empty");
   check(/meridian-agent --aggregator/.test(await empty.locator("#nodes-empty").textContent()) && await empty.locator("#nodes-empty").isVisible(), "an empty cluster is told how to begin");
   check(await empty.locator("#trigger-form").isHidden(), "nothing to trigger");
   await empty.screenshot({ path: path.join(SHOTS, "empty-light.png"), fullPage: true });
@@ -321,7 +332,7 @@ try {
     const { nodes } = await (await route.fetch()).json();
     await route.fulfill({ json: { nodes: Array.from({ length: 30 }, (_, i) => ({ ...nodes[0], instance_id: `many-${String(i).padStart(2, "0")}`, host_name: `${"long-".repeat(20)}${i}`, connected: i !== 27, seen: "2025-11-21T09:10:11Z" })) } });
   });
-  await large.goto(PAGE);
+  await large.goto(`${PAGE}#/nodes`);
   const listed = () => large.locator("#nodes tbody tr:visible").evaluateAll((all) => all.map((tr) => tr.dataset.node));
   await large.waitForSelector('#nodes tr[data-node="many-27"]');
   let ids = await listed();
@@ -333,6 +344,7 @@ try {
   const away = large.locator('#nodes tr[data-node="many-27"] td');
   check(/since 2025-11-21 09:10 UTC$/.test(await away.nth(1).textContent()), `a node that went days ago has a date: ${await away.nth(1).textContent()}`);
   check((await away.allTextContents()).filter((t) => t === "–").length === 3, "and neither a rate nor a clock");
+  await large.evaluate(() => { location.hash = "#/sessions"; });
   await large.fill("#session-filter", "long-");
   await large.waitForFunction(() => /^60 of \d+$/.test(document.getElementById("sessions-count").textContent));
   await large.fill("#session-filter", "");
@@ -396,7 +408,7 @@ try {
     check(where[1], `the focus on ${where[0]} can be seen`);
     reached.add(where[0]);
   }
-  for (const name of ["Skip to sessions", "token", "Use", "name", "mode", "duration", "require", "Also record", "Start"]) check(reached.has(name), `Tab reaches ${name}: ${[...reached]}`);
+  for (const name of ["skip", "Jobs", "Sessions", "Nodes", "Clocks", "token", "Use", "name", "mode", "duration", "require", "Also record", "Start"]) check(reached.has(name), `Tab reaches ${name}: ${[...reached]}`);
 } catch (e) {
   check(false, String(e));
   await shot("failure.png");
