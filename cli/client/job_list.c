@@ -53,7 +53,7 @@ mrd_job_list_verdict(const mrd_json *job)
 }
 
 char *
-mrd_job_list_sentence(const mrd_json *job, char text[MRD_JOB_LIST_TEXT])
+mrd_job_list_text(const mrd_json *job, char text[MRD_JOB_LIST_TEXT])
 {
     const mrd_json *verdict = mrd_job_list_verdict(job);
 

@@ -20,8 +20,8 @@ int mrd_job_list_status(const mrd_json *doc);
 bool mrd_job_list_is(const mrd_json *job, const char *state);
 /* Returns the verdict that explains the state of the job, or NULL. */
 const mrd_json *mrd_job_list_verdict(const mrd_json *job);
-/* Writes the verdict about the job as one sentence, or "" if there is none. Returns `text`. The
+/* Writes the verdict about the job as one verdict_text, or "" if there is none. Returns `text`. The
  * text is not trusted. */
-char *mrd_job_list_sentence(const mrd_json *job, char text[MRD_JOB_LIST_TEXT]);
+char *mrd_job_list_text(const mrd_json *job, char text[MRD_JOB_LIST_TEXT]);
 
 #endif

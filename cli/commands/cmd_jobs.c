@@ -1,4 +1,4 @@
-/* `meridian jobs [JOB]`: lists the jobs whose ranks are watched, or shows one job rank by rank. */
+/* `meridian jobs [JOB]`: lists the jobs that the aggregator watches, or the ranks of a job. */
 #include <stdio.h>
 
 #include "base/obj.h"
@@ -29,7 +29,7 @@ static void
 put_row(mrd_text_table *texts, const mrd_json *json)
 {
     const mrd_json *job = mrd_json_get(json, "job");
-    char sentence[MRD_JOB_LIST_TEXT];
+    char verdict_text[MRD_JOB_LIST_TEXT];
     long long ranks = mrd_json_int(json, "ranks", 0), world = mrd_json_int(json, "world", 0);
 
     mrd_text_table_cell(texts, "%s", mrd_json_str(job, "job", "-"));
@@ -45,7 +45,7 @@ put_row(mrd_text_table *texts, const mrd_json *json)
     mrd_text_table_dur(texts, mrd_json_int(json, "step_ns", -1));
     mrd_text_table_dur(texts, mrd_json_int(json, "step_before_ns", -1));
     mrd_text_table_dur(texts, mrd_json_int(json, "last_step_age_ns", -1));
-    mrd_text_table_cell(texts, "%s", mrd_job_list_sentence(json, sentence));
+    mrd_text_table_cell(texts, "%s", mrd_job_list_text(json, verdict_text));
 }
 
 /* ---- One job ---- */
@@ -90,12 +90,12 @@ print_job(const mrd_json *json)
     const mrd_json *verdict = mrd_job_list_verdict(json);
     const mrd_json *list = mrd_json_get(json, "rank_list");
     mrd_text_table texts = { rank_columns, MRD_COUNT(rank_columns), { 0 } };
-    char sentence[MRD_JOB_LIST_TEXT];
+    char verdict_text[MRD_JOB_LIST_TEXT];
 
     if (verdict != NULL) {
         printf("\njob %s since %s:\n", mrd_cluster_shown(mrd_json_get(json, "job"), "job", "-"),
                mrd_cluster_shown(verdict, "since", "-"));
-        mrd_cluster_say(stdout, mrd_job_list_sentence(json, sentence));
+        mrd_cluster_say(stdout, mrd_job_list_text(json, verdict_text));
     }
     printf("\n");
     for (size_t i = 0; i < mrd_json_size(list); i++)

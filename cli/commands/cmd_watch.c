@@ -47,7 +47,7 @@ print_line(const watcher *w, const mrd_json *job, bool before)
     const mrd_json *verdict = mrd_job_list_verdict(job);
     const char *name = mrd_cluster_shown(mrd_json_get(job, "job"), "job", "-");
     char now[MRD_TIME_TEXT], step[MRD_DUR_TEXT], line[2 * MRD_JOB_LIST_TEXT];
-    char sentence[MRD_JOB_LIST_TEXT];
+    char verdict_text[MRD_JOB_LIST_TEXT];
     long long ranks = mrd_json_int(job, "ranks", 0);
 
     if (w->set->client.json) {
@@ -61,14 +61,14 @@ print_line(const watcher *w, const mrd_json *job, bool before)
         return;
     }
     mrd_wall_text(mrd_wall_now(), now);
-    mrd_job_list_sentence(job, sentence);
+    mrd_job_list_text(job, verdict_text);
     mrd_dur_text(mrd_json_int(job, "step_ns", 0), step);
     if (mrd_job_list_is(job, "standing"))
         snprintf(line, sizeof(line), "%.19sZ job %s stands still since %.19sZ: %s", now, name,
-                 mrd_json_str(verdict, "since", "-"), sentence);
+                 mrd_json_str(verdict, "since", "-"), verdict_text);
     else if (mrd_job_list_is(job, "slow"))
         snprintf(line, sizeof(line), "%.19sZ job %s is slow since %.19sZ: %s", now, name,
-                 mrd_json_str(verdict, "since", "-"), sentence);
+                 mrd_json_str(verdict, "since", "-"), verdict_text);
     else if (mrd_job_list_is(job, "finished"))
         snprintf(line, sizeof(line), "%.19sZ job %s has ended", now, name);
     else if (mrd_json_get(job, "step_ns") != NULL)

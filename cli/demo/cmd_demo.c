@@ -729,8 +729,8 @@ look(void *self, mrd_why *why)
     return look_around(self, why);
 }
 
-/* Shows verdicts about the running job. A job of fewer than four ranks has too few peers to call
- * one of them slow, and a single rank waits for nobody. */
+/* Shows verdicts about the running job. The watch for slow ranks needs at least four ranks, and the
+ * hang watch at least two. */
 static mrd_err
 show_live(demo *d, mrd_why *why)
 {

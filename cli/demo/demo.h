@@ -71,8 +71,8 @@ typedef struct {
 } mrd_demo_live;
 
 /* Waits for the verdict about the slow rank and prints it. Then stops a rank, prints the verdict,
- * and lets the rank continue. *ret_whole is false if a verdict was not given in time. Errors: those
- * of `look`. */
+ * and lets the rank continue. *ret_whole is false if a verdict is missing after the timeout. Errors:
+ * those of `look`. */
 mrd_err mrd_demo_show_live(const mrd_demo_live *live, bool *ret_whole, mrd_why *why);
 
 /* ---- Nodes ---- */

@@ -55,10 +55,10 @@ wait_for(const mrd_demo_live *live, const char *state, mrd_dur_ns limit, mrd_jso
 static void
 print_verdict(const char *what, const mrd_json *job)
 {
-    char sentence[MRD_JOB_LIST_TEXT];
+    char verdict_text[MRD_JOB_LIST_TEXT];
 
     printf("%-12s", what);
-    mrd_cluster_say(stdout, mrd_job_list_sentence(job, sentence));
+    mrd_cluster_say(stdout, mrd_job_list_text(job, verdict_text));
     fflush(stdout);
 }
 
