@@ -614,8 +614,8 @@ get_files(demo *d, mrd_why *why)
 
 /* ---- The flight recorder ---- */
 
-/* Returns a copy of the first trigger that all nodes answered and whose saved time ends after the
- * session time `after`. Returns NULL if there is none yet. */
+/* Returns a copy of the first trigger that all nodes answered, if the saved time ends after the
+ * session time `after`. Returns NULL if there is no such trigger yet. */
 static mrd_json *
 find_trigger(demo *d, int64_t after)
 {

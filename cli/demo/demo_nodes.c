@@ -123,7 +123,7 @@ network_close(mrd_demo_nodes *nodes)
 
 #define STEP_AFTER (15 * MRD_SEC)
 
-/* Clock errors of the nodes. They are typical of a poor oscillator, whose rate changes by 20 to 40
+/* Clock errors of the nodes. They are typical of a poor oscillator: its rate changes by 20 to 40
  * ppb per second. */
 static const struct {
     int64_t offset_ms;
