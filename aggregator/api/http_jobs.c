@@ -1,5 +1,5 @@
-/* aggregator/api/http_jobs.c - GET /api/v1/jobs and /api/v1/jobs/{id}: the jobs whose ranks are
- * watched, with their step times and the verdicts about them */
+/* aggregator/api/http_jobs.c - GET /api/v1/jobs and /api/v1/jobs/{id}: jobs with their ranks, step
+ * times and verdicts */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -42,7 +42,7 @@ typedef struct {
     mrd_job_line *v;
     size_t n;
     size_t left_out; /* number of jobs that are not listed because of MRD_JOB_LINES_MAX */
-    size_t by_state[MRD_JOB_STATES]; /* numbers of jobs, including those that are not listed */
+    size_t by_state[MRD_JOB_STATES]; /* numbers of all jobs, listed or not */
     mrd_slow_counts counts;
 } mrd_job_lines;
 

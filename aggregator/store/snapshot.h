@@ -44,8 +44,8 @@ typedef struct {
     uint64_t events, bytes, lost, store_bytes, artifact_bytes;
     mrd_strlist jobs; /* text ids (mrd_jobid) of the jobs that the session recorded */
     unsigned jobs_left_out;
-    /* the session belongs to a job, whose owner may read it; `uid` and `owner_keys` describe the
-     * owner */
+    /* the session belongs to a job, and the owner of the job may read the session; `uid` and
+     * `owner_keys` describe the owner */
     bool of_job;
     int64_t uid; /* user id of the session's job */
     /* SHA-256 of each access token of the job's owners; never shown to clients */
