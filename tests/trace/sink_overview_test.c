@@ -1,4 +1,6 @@
-/* The overview: unions in time buckets that widen, and the last rank of collectives. */
+/* Tests the overview, a JSON file with each core's busy time per bucket of time. Overlapping spans
+ * count once, and buckets become wider as the recording grows. It also names the rank that was last
+ * in collectives. */
 #include <jansson.h>
 
 #include "tests/trace/profile.h"
@@ -26,7 +28,7 @@ number(const json_t *o, const char *key)
     return json_integer_value(json_object_get(o, key));
 }
 
-/* Returns the sum of thousandths of buckets, in nanoseconds. */
+/* Returns the sum of a core's values in ns. Each value is in thousandths of a bucket's length. */
 static int64_t
 line_ns(const json_t *o, size_t core, const char *key)
 {
@@ -57,14 +59,15 @@ TEST(the_last_to_come_is_named)
     json_t *o;
 
     p->n = 0;
-    /* Rank 1 is late twice, and works in between. A span of rank 0 alone has no partner. */
+    /* Rank 1 is late in two barriers and computes in between. In the third barrier rank 0 is
+     * alone. */
     profile_add(p, MRD_SPAN, p->device[0], "cc_exec_barrier", 0, 1000000);
     profile_add(p, MRD_SPAN, p->device[1], "matmul", 0, 900000);
     profile_add(p, MRD_SPAN, p->device[1], "cc_exec_barrier", 900000, 100000);
     profile_add(p, MRD_SPAN, p->device[0], "cc_exec_barrier", 2000000, 1000000);
     profile_add(p, MRD_SPAN, p->device[1], "cc_exec_barrier", 2500000, 500000);
     profile_add(p, MRD_SPAN, p->device[0], "cc_exec_barrier", 4000000, 1000);
-    /* Nobody is last in a tie. */
+    /* The begins differ by too little to call a rank the last one. */
     profile_add(p, MRD_SPAN, p->device[0], "cc_exec_barrier", 6000000, 1000);
     profile_add(p, MRD_SPAN, p->device[1], "cc_exec_barrier", 6000050, 1000);
     o = overview(p);
@@ -82,8 +85,8 @@ TEST(the_last_to_come_is_named)
     test_profile_free(p);
 }
 
-/* Widening for any later event keeps the sums of the buckets. Rounding errors are below a
- * thousandth. */
+/* A much later event makes all buckets wider. The sums of busy time stay the same, except for
+ * rounding errors below a thousandth. */
 TEST(widening_keeps_the_sums)
 {
     for (int64_t far = 1000; far < INT64_C(1000000000000000); far *= 7) {

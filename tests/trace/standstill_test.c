@@ -1,4 +1,5 @@
-/* Whether a job stood still at the end of its recording, and the operation of each process. */
+/* Tests whether a job is found to stand still at the end of its recording, and in which operation
+ * each process is (trace/analysis/judge/standstill.h). */
 #include "trace/analysis/judge/standstill.h"
 
 #include "base/obj.h"
@@ -8,8 +9,8 @@
 #define SECONDS(x) ((int64_t) ((x) *1e9))
 
 /* A recording of n collectives, `apart` s from each other, that ends at `end` s. At `open` s
- * process 1 begins a span that does not end (negative for none). If `busy`, further host spans end
- * every 0.1 s. */
+ * process 1 begins a span that does not end (negative for none). If `busy` is set, spans of process
+ * 0's device end every 0.1 s. */
 typedef struct {
     const char *name;
     int n;

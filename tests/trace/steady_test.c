@@ -1,5 +1,5 @@
-/* Whether a worker is steadily late: the p value over all assignments, and recordings with a known
- * answer. */
+/* Tests whether a worker is found to be steadily late (trace/analysis/series/steady.h). The p value
+ * is compared with one from all assignments, and recordings with a known answer are judged. */
 #include "trace/analysis/series/steady.h"
 
 #include "base/obj.h"
@@ -18,7 +18,8 @@ below(uint64_t n)
     return (state >> 33) % n;
 }
 
-/* Counts the assignments of the blocks' amounts that give worker 0 at least `ns`. */
+/* In each block of time the lateness of each worker is assigned to a worker at random. Counts the
+ * assignments in which worker 0 has a sum of at least `ns`. */
 static uint64_t
 as_much(uint64_t ns_of[BLOCKS][WORKERS], uint64_t ns)
 {
@@ -59,13 +60,13 @@ TEST(the_p_value_is_never_too_small)
         exact = (double) WORKERS * (double) as_much(ns_of, sum) / (double) all;
         p = mrd_steady_of(s, 0, WORKERS).p;
         CHECK(p >= (exact < 1 ? exact : 1) - 1e-9);
-        CHECK(sum == 0 || p <= 8 * exact); /* and tells something */
+        CHECK(sum == 0 || p <= 8 * exact); /* a bound that is not too far from the exact value */
         mrd_steady_free(s);
     }
 }
 
-/* Makes a recording of n collectives of `workers`. Worker 1 is last where `is_late`. In the others
- * each is last in turn, by `noise`. */
+/* Returns the judgement on worker 1 in a recording of n collectives. Worker 1 is last by `late` in
+ * those for which is_late returns true. In the others each worker is last in turn, by `noise`. */
 static mrd_steadiness
 recorded(int n, uint32_t workers, bool (*is_late)(int i, int n), uint64_t late, uint64_t noise)
 {

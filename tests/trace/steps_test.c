@@ -1,11 +1,12 @@
-/* Operations per step, compared with a separate account: every span and step is stored, and every
- * number is counted again from all of them. */
+/* Tests the sums of operations per training step (trace/analysis/judge/steps.h). The test stores
+ * all spans and steps, computes every number from them in a simple way, and compares. */
 #include "tests/trace/profile.h"
 #include "trace/analysis/judge/steps.h"
 
 enum { PROCESSES = 20, SPANS = 20000, TIME = 280000, NAMES = 3, OPS = 5 };
 
-/* Properties of a kind of span: its operation, its track, and a bit for the worker's account. */
+/* Properties of a kind of span: its operation, its track, and its bit in the test's own count of
+ * the worker's time. */
 static const struct {
     mrd_op_kind kind;
     enum { ON_DEVICE, ON_RUNTIME, ON_HOST } where;
@@ -90,7 +91,7 @@ put(world *w, int process, int op, const char *name, int64_t at, int64_t dur)
         w->on[process][t] |= (uint8_t) ops[op].bit;
 }
 
-/* Gives all spans to the module, in the order of time. */
+/* Adds all spans to the tested sums, in the order of time. */
 static void
 count(world *w)
 {
@@ -238,8 +239,8 @@ placed(const world *w, const mrd_steps_row *r, mrd_proc_id process, uint64_t *re
     return 0;
 }
 
-/* Checks one operation: its calls within steps, or all of them. Returns the number that began
- * between steps. */
+/* Checks the row of one operation. With steps only the calls that began within a step count.
+ * Returns the number of calls that began between steps. */
 static uint64_t
 check_operation(const world *w, const steps_of *s, uint64_t width, mrd_op_kind kind,
                 const char *name)
@@ -277,7 +278,8 @@ check_operation(const world *w, const steps_of *s, uint64_t width, mrd_op_kind k
     return outside;
 }
 
-/* Checks the parts of the workers' time in their steps, instant by instant. */
+/* Checks the parts of the workers' time in their steps, such as compute and idle. The expected
+ * parts are counted nanosecond by nanosecond. */
 static void
 check_parts(const world *w, const steps_of *s, uint64_t width)
 {
@@ -355,7 +357,7 @@ check_order(const world *w)
 TEST(everything_is_counted_once)
 {
     enum { FEW = 7 };
-    static const unsigned shares[] = { 8, 2, 8, 1, 4 }; /* at last long steps, many concurrently */
+    static const unsigned shares[] = { 8, 2, 8, 1, 4 }; /* the last: many long concurrent steps */
 
     for (uint64_t round = 0; round < MRD_COUNT(shares) && test_failures == 0; round++) {
         bool many = round + 1 == MRD_COUNT(shares);
@@ -420,8 +422,8 @@ TEST(without_steps_it_is_by_call)
     world_free(w);
 }
 
-/* Above the limit of rows, operations are counted in a row without a name for their kind. Half of
- * the rows are reserved for the device. */
+/* The number of rows is limited. Further names of a kind of operation share one row without a name.
+ * Half of the rows are reserved for operations of devices. */
 TEST(the_rest_is_in_one_row)
 {
     world *w = world_new();
@@ -450,8 +452,8 @@ TEST(the_rest_is_in_one_row)
     world_free(w);
 }
 
-/* The parts of one collective: until the last one begins they wait, and the rest is the
- * collective's own time. */
+/* The time of a collective is split. Until the last core begins it, the other cores wait. The rest
+ * is the collective's own time. */
 TEST(a_collective_waits_for_its_last)
 {
     world *w = world_new();
@@ -502,8 +504,8 @@ TEST(a_collective_waits_for_its_last)
     world_free(w);
 }
 
-/* A collective is reported when its group meets again. It belongs to the step in which it began,
- * even several steps earlier. */
+/* A collective is complete only when its group begins the next one, here five steps later. It still
+ * counts in the step in which it began. */
 TEST(a_collective_of_every_fifth_step_is_in_its_step)
 {
     world *w = world_new();

@@ -9,7 +9,7 @@
 
 enum order { SORTED, REVERSED, SHUFFLED, NESTED, RUNS };
 
-/* Fills v with n events of one stream in the given order of arrival. */
+/* Fills v with n events of one stream. `order` states in which order of time they arrive. */
 static void
 make_events(mrd_event *v, size_t n, enum order order, uint64_t seed)
 {
@@ -58,7 +58,7 @@ push_all(mrd_stream *s, const mrd_event *v, size_t n)
     return err;
 }
 
-/* Reads the stream and compares it with v, which is sorted here. */
+/* Sorts v, reads the stream, and checks that it returns the events in this order. */
 static void
 check_source(const char *row, mrd_source *in, mrd_event *v, size_t n)
 {
@@ -138,7 +138,7 @@ TEST(is_read_before_it_is_finished)
 
         make_events(v, rows[i].n, rows[i].order, 88172645463325252u + i);
         CHECK_ERR(rows[i].name, push_all(s, v, rows[i].n), MRD_OK);
-        mrd_stream_shift(s, 1000); /* the times are those that were pushed */
+        mrd_stream_shift(s, 1000); /* opening an unfinished stream ignores the shift */
         CHECK_ERR(rows[i].name, mrd_stream_open_pushed(s, &in, NULL), MRD_OK);
         check_source(rows[i].name, in, v, rows[i].n);
         mrd_stream_shift(s, -1000);
@@ -272,7 +272,8 @@ TEST(large_text_survives_the_file)
     mrd_store_free(store);
 }
 
-/* Finds the target of a flow point by the definition in stream.h, in O(n). -1 for none. */
+/* Returns the event to which the end of an arrow belongs, by the definition in stream.h; -1 for
+ * none. Compares with all events, which is slow but simple. */
 static int64_t
 brute_target(const mrd_event *v, size_t n, const mrd_event *flow)
 {
@@ -300,7 +301,8 @@ brute_target(const mrd_event *v, size_t n, const mrd_event *flow)
     return exact >= 0 ? exact : inside >= 0 ? inside : touching;
 }
 
-/* longest: length of the longest span. Above n / 10 most spans overlap hundreds of others. */
+/* Checks the targets of random arrows among n events. `longest` is the length of the longest span.
+ * If it is above n / 10, most spans overlap hundreds of others. */
 static void
 check_flows(uint64_t seed, size_t n, size_t longest, size_t memory)
 {
@@ -376,8 +378,8 @@ TEST(flow_points_find_the_innermost_event)
     check_flows(99, 12000, 40, 1 << 20);
 }
 
-/* A million concurrent spans and the same number of arrow starts. A search through all running
- * spans for each start took minutes, which exceeds the time of a test. */
+/* There are a million concurrent spans and as many starts of arrows. If each start were searched in
+ * all running spans, the test would take minutes and exceed its time limit. */
 TEST(arrows_among_many_spans_that_run_take_no_longer_each)
 {
     enum { N = 1000000 };
@@ -405,14 +407,15 @@ TEST(arrows_among_many_spans_that_run_take_no_longer_each)
     mrd_store_free(store);
 }
 
-/* Spans overlap without nesting, so finished spans lie below a running one. The number of stored
- * spans depends on the running spans, not on all earlier ones. */
+/* Spans overlap without nesting, so on the stack of spans finished ones are below a running one.
+ * The number of spans in memory must depend only on how many are running, not on all earlier
+ * ones. */
 TEST(memory_of_the_binding_is_that_of_spans_that_run)
 {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     SKIP("the sanitizer needs the address space");
 #else
-    enum { N = 1200000, EACH = 1000 }; /* 38 MB of them, if all were stored */
+    enum { N = 1200000, EACH = 1000 }; /* 38 MB if all spans were stored */
     mrd_store *store = mrd_store_new(1 << 20, test_tmp());
     mrd_stream *s = mrd_store_stream(store, 0, "overlaps");
     mrd_event span = { .kind = MRD_SPAN, .dur_ns = 3, .name = 2 };
@@ -453,7 +456,8 @@ TEST(memory_of_the_binding_is_that_of_spans_that_run)
 #endif
 }
 
-/* An arrow of each kind, in two streams: ends in the other stream, in both, one end, none. */
+/* The start of an arrow with several ends states their number. The arrows have all their ends in
+ * the other stream, ends in both streams, one end, or none. */
 TEST(starts_know_how_many_ends_follow)
 {
     mrd_store *store = mrd_store_new(0, test_tmp());
@@ -594,8 +598,9 @@ TEST(a_full_disk_is_said)
     mrd_store_free(store);
 }
 
-/* Events that cannot be read again. After the disk is full, the earlier events are kept with their
- * arrows, and no stream accepts more. Tested in order, and with runs that are all separate. */
+/* The store has events that cannot be read again from their source (mrd_store_keep). When the disk
+ * is full, no stream accepts further events, and the earlier ones can be read with their arrows.
+ * The events arrive in time order, or in sorted runs that are all separate. */
 TEST(a_store_that_keeps_has_what_came_before_the_disk_was_full)
 {
     struct rlimit limit = { 4 << 20, 4 << 20 };
@@ -666,8 +671,8 @@ TEST(a_folder_that_is_not_there_is_said)
     mrd_store_free(store);
 }
 
-/* Pushes spans with arrows of one and of several ends, which exceed the memory of the store, and
- * reads them. *ret_sum is a hash of what was read. The allocation number `fails` fails. */
+/* Stores more spans than the store's memory holds, with arrows of one and of several ends, and
+ * reads them. *ret_sum is a hash of the read events. Memory allocation number `fails` fails. */
 static mrd_err
 store_and_read(uint64_t fails, uint64_t *ret_sum, uint64_t *ret_asked)
 {

@@ -1,8 +1,9 @@
 /*
- * Finds the culprit of a hang in dumps of PyTorch's flight recorder. Jobs are simulated with tensor,
- * pipeline and data parallel groups: hosts enqueue operations ahead of their devices, and devices
- * complete them in order. A fault stops a part of a rank. The dumps of the standing job are read by
- * the importer. The verdict must name culprits only.
+ * Tests the search for the rank that caused a hang, in dumps of PyTorch's flight recorder
+ * (trace/analysis/judge/stuck.h). The test simulates jobs with tensor, pipeline and data parallel
+ * groups. Hosts enqueue operations ahead of their devices, and devices complete them in order. A
+ * fault stops the host or the device of a rank until the job hangs. The importer reads the dumps,
+ * and the verdict must name only ranks with the fault.
  */
 #include "trace/analysis/judge/stuck.h"
 
@@ -16,7 +17,7 @@ enum { RANKS = 32, GROUPS = 128, STEP_OPS = 64, STEPS = 14, OPS = STEP_OPS * STE
 typedef enum {
     HEALTHY,      /* dumps at different times of a running job */
     HOST_STUCK,   /* a rank enqueues nothing more */
-    DEVICE_LOST,  /* operations of a rank do not complete, although it takes part in some more */
+    DEVICE_LOST,  /* operations of a rank do not complete, although it takes part in a few more */
     DEVICE_STUCK, /* the device of a rank takes part in nothing more */
     SKIPS,        /* a rank leaves out an operation */
     OTHER_SIZE,   /* a rank enters an operation with another size */
@@ -36,7 +37,7 @@ typedef struct {
 } op;
 
 typedef struct {
-    int group, seq, message; /* message: number of the message between the two ranks */
+    int group, seq, message; /* message: number among the messages from one rank to another */
     int64_t created, completed;
     const op *what;
     int size;
@@ -47,7 +48,7 @@ typedef struct {
     op step[STEP_OPS];
     int n_step;
     entry ops[OPS];
-    int next, h, d; /* next operation of the program; enqueued; passed by the device */
+    int next, h, d; /* next operation of the program; number enqueued; number the device passed */
     int sends[RANKS], recvs[RANKS];
     int group_seq[GROUPS], p2p_seq[GROUPS];
 } rank_state;
@@ -154,7 +155,7 @@ job_make(job *j, uint64_t seed, fault kind)
     j->now = 1758581237000000000;
     micro = 1 + below(j, 3);
     group_add(j, "default_pg", 0, 1, j->n);
-    for (int i = 0; i < j->n; i++) { /* each kind is created at its first member */
+    for (int i = 0; i < j->n; i++) { /* a group is created at its first member */
         if (i % j->tp == 0)
             group_add(j, "TENSOR", i, 1, j->tp);
     }
@@ -201,7 +202,7 @@ set_fault(job *j)
 
 /* ---- The simulation ---- */
 
-/* The host enqueues its next operation. Returns false if it cannot. */
+/* Simulates the host of a rank, which enqueues its next operation. Returns false if it cannot. */
 static bool
 enqueue(job *j, int rank)
 {
@@ -282,7 +283,8 @@ arrive(job *j, int rank, entry *e)
     }
 }
 
-/* The device works on its next operation. Returns false if nothing changes. */
+/* Simulates the device of a rank, which works on its next operation. Returns false if nothing
+ * changes. */
 static bool
 work(job *j, int rank)
 {
@@ -305,7 +307,7 @@ work(job *j, int rank)
     return true;
 }
 
-/* Whether the operation counts as completed in a dump. */
+/* Returns true if a dump states that operation i of the rank is completed. */
 static bool
 shows_done(const job *j, int rank, int i)
 {
@@ -494,7 +496,8 @@ job_score(job *j, uint64_t seed, score *to)
 
 TEST(only_culprits_are_named)
 {
-    /* least share of the jobs in which exactly the culprits are named, in percent */
+    /* smallest percentage of jobs in which the verdict must name exactly the ranks with the
+     * fault */
     static const unsigned least[FAULTS] = {
         [HOST_STUCK] = 50, [DEVICE_LOST] = 50, [SKIPS] = 10, [OTHER_SIZE] = 25, [DEAD] = 60
     };
@@ -514,8 +517,9 @@ TEST(only_culprits_are_named)
         }
         fprintf(stderr, "%-13s %u jobs: exact %u, some %u, nobody %u, wrong %u\n",
                 fault_names[kind], s.jobs, s.exact, s.some, s.nobody, s.wrong);
-        /* A dump does not state when it was written. So a few sets of dumps of a running job look
-         * exactly like a hang: about 1 in 100 here, where all are written within a few steps. */
+        /* A dump does not state when it was written, so dumps of a running job may look exactly
+         * like a hang. Here this happens in about 1 of 100 jobs, because all dumps of a job are
+         * written within a few steps. */
         CHECK(s.wrong <= (kind == HEALTHY ? 3 : 0));
         CHECK(s.exact * 100 >= least[kind] * s.jobs);
     }
@@ -527,7 +531,8 @@ TEST(only_culprits_are_named)
     "\"pg_config\":{\"0\":{\"name\":\"0\",\"desc\":\"default_pg\",\"ranks\":\"[0, 1, 2]\"}},"      \
     "\"pg_status\":{\"0\":{\"last_enqueued_collective\":%d,\"last_completed_collective\":%d}}}"
 
-/* Adds a dump of a rank of three. `open` is the number of its open all-reduce, 0 for none. */
+/* Adds the dump of one of three ranks. `open` is the number of the all-reduce that has not
+ * completed (0 for none), and `entered` the number of the last one that the rank entered. */
 static void
 add_rank(collected *c, int rank, int open, int entered, const char *elements)
 {
@@ -604,7 +609,8 @@ TEST(verdicts_of_three_ranks)
     }
 }
 
-/* Rank 1 waits as the others, but its dump is cut before its last entry. */
+/* Rank 1 waits like the others, but its dump is cut before the entry of the operation in which it
+ * waits. The missing entry must not count as evidence against rank 1. */
 TEST(what_a_damaged_dump_lacks_is_no_evidence)
 {
 #define ENTRY "{\"pg_id\":0,\"process_group\":[\"0\",\"default_pg\"],\"collective_seq_id\":"

@@ -87,9 +87,10 @@ add_to(void *sum, const mrd_event *ev)
     return mrd_summary_add(sum, ev);
 }
 
-/* A logical core of two physical cores. Overlapping spans of both with one exec_id are one
- * execution, from the earlier begin to the later end. A span without an exec_id, or a single half,
- * is one execution. The events stay unchanged. */
+/* A logical core has two physical cores, and each of them records an execution. Overlapping spans
+ * of both with the same exec_id count as one execution, from the earlier begin to the later end. A
+ * span without an exec_id, or without a partner, counts as one execution. The events stay
+ * unchanged. */
 TEST(two_physical_cores_are_one_execution)
 {
     static const struct {
@@ -183,7 +184,7 @@ TEST(busy_is_the_union_never_the_sum)
     teardown(&f);
 }
 
-/* Compared with a bitmap, on random spans. */
+/* The busy time of random spans is compared with that of an array with one byte per nanosecond. */
 TEST(union_equals_brute_force)
 {
     enum { SPAN = 5000 };
@@ -286,8 +287,9 @@ typedef struct {
     size_t n;
 } call_fixture;
 
-/* Threads 0 and 1 have the same number in both sources. The runtime uses another number for the
- * third. */
+/* Creates three threads in two sources, the hook in the application and the runtime's trace.
+ * Threads 0 and 1 have the same number in both sources. For thread 2 the runtime uses another
+ * number. */
 static void
 calls_setup(call_fixture *f)
 {
@@ -322,7 +324,7 @@ call_add(call_fixture *f, mrd_track_id track, mrd_sid name, int64_t from, int64_
     f->n++;
 }
 
-/* Checks the counts of the two names, and that they add up. */
+/* Returns calls and time of the two names, and checks that the totals are their sums. */
 static void
 calls_count(call_fixture *f, uint64_t counts[2], uint64_t total_ns[2])
 {
@@ -349,8 +351,8 @@ calls_count(call_fixture *f, uint64_t counts[2], uint64_t total_ns[2])
     mrd_summary_free(sum);
 }
 
-/* Random calls on three threads, with the truth. Each is recorded by the hook, by the runtime, or
- * by both. The clocks differ by up to 20 us. */
+/* Random calls on three threads are recorded by the hook, by the runtime, or by both. The clocks of
+ * the two differ by up to 20 us. Each call must count once. */
 TEST(a_call_that_two_sources_recorded_counts_once)
 {
     uint64_t seed = 20261122;
@@ -391,8 +393,8 @@ TEST(a_call_that_two_sources_recorded_counts_once)
     }
 }
 
-/* Calls much shorter than the error of the clock conversion, without pauses, and calls with missing
- * ends. */
+/* Calls are recorded by two sources whose clocks differ by 20 us, while a call takes less than 1 us
+ * and the next one follows at once. Another call has no end in one of the sources. */
 TEST(short_calls_and_ragged_ones_count_once)
 {
     static call_fixture f;
@@ -556,7 +558,8 @@ cpu_ns(void)
     return (int64_t) t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* Losses of many threads: the work grows with the records, not with records x threads (20 s). */
+/* Losses of 60,000 threads must be counted in a time that grows with the number of loss records. If
+ * it grew with the number of records times threads, the test would take 20 s. */
 TEST(losses_of_many_tracks_are_counted_fast)
 {
     enum { MANY = 60000, ROUNDS = 8 };
@@ -601,7 +604,7 @@ TEST(losses_of_many_tracks_are_counted_fast)
     test_profile_free(p);
 }
 
-/* Tracks of spans are not counter tracks, even if a sample is on one. */
+/* Samples of a counter count only on counter tracks. A sample on a track of spans is ignored. */
 TEST(counters_are_those_of_counter_tracks)
 {
     test_profile *p = test_profile_new();

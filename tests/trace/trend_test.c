@@ -1,5 +1,6 @@
-/* Trends: S and p, compared with all orders of the values, and how often chance or a drift is
- * called a trend. */
+/* Tests the search for trends (trace/analysis/series/trend.h). The statistic S and its p value are
+ * compared with those of all orders of the values. Also tests how often random series are called
+ * trends. */
 #include "trace/analysis/series/trend.h"
 
 #include <math.h>
@@ -75,7 +76,8 @@ TEST(p_is_that_of_all_orders)
     }
 }
 
-/* Returns how many of 2,000 series are called trends. r: autocorrelation. */
+/* Returns how many of 2,000 random series are called trends. The noise has the autocorrelation
+ * r. */
 static unsigned
 called(double r, double change, size_t n)
 {
@@ -106,7 +108,8 @@ TEST(chance_is_seldom_a_trend)
     CHECK(called(0.8, 0, 32) <= 100);
 }
 
-/* Levels that rise in steps: the residuals from the line are correlated, and this is not chance. */
+/* A level that rises in random steps is a growth. The residuals from a straight line are
+ * correlated, which must not be taken for chance. */
 TEST(a_level_that_rises_is_a_growth)
 {
     double v[40], level = 1000;

@@ -1,4 +1,6 @@
-/* The vendor's viewer, played by shell scripts: its results, output, end and time limit. */
+/* Tests the call of the vendor's tool that decodes profiles (neuron-profile). Shell scripts take
+ * the place of the tool. The tests check its results, its output, its exit status and the time
+ * limit. */
 #include <unistd.h>
 
 #include "tests/check.h"
@@ -92,8 +94,8 @@ TEST(what_the_tool_does_is_told)
     }
 }
 
-/* The program receives the directory and runs in the directory for results. Only the end of a long
- * output is kept. */
+/* The tool receives the input directory as an argument and runs in the directory for results. Only
+ * the end of a long output is kept. */
 TEST(arguments_place_and_tail)
 {
     char dir[200], into[200], want[500];
@@ -149,7 +151,8 @@ TEST(what_is_not_there)
               MRD_IO);
 }
 
-/* Uses the given program, never with "", otherwise one of its two names on PATH. */
+/* A given program is used. "" means that no tool is used. Without an argument the tool is searched
+ * on PATH under two names. */
 TEST(the_tool_is_found)
 {
     static const char *const names[] = { "neuron-profile", "neuron-explorer" };

@@ -1,5 +1,5 @@
-/* The worker of a span, and the kind of its activity: tables of names, categories, tracks and
- * losses. */
+/* Tests to which worker (a core or device) a span belongs and what kind of activity it is, by name,
+ * category and track (trace/analysis/workers.h). Also tests which workers a loss affects. */
 #include "tests/trace/profile.h"
 #include "trace/analysis/workers.h"
 
@@ -182,7 +182,7 @@ TEST(only_finished_spans_count)
     world_free(&w);
 }
 
-/* Ordered by rank, core and device. Two tracks of a core are one worker. */
+/* Workers are ordered by rank, core and device. Two tracks of the same core are one worker. */
 TEST(workers_in_order)
 {
     world w = world_new();
@@ -223,7 +223,7 @@ TEST(workers_in_order)
     world_free(&w);
 }
 
-/* The workers that a loss affects: workers of its core, of its process, or of its node. */
+/* A loss affects the worker of its core, or all workers of its process, or all of its node. */
 TEST(losses_are_of_some_workers)
 {
     static const struct {
@@ -264,7 +264,7 @@ TEST(losses_are_of_some_workers)
                       !rows[i].of[k] || on == (strcmp(rows[i].cause, "paused") == 0 ? MRD_ON_PAUSED
                                                                                     : MRD_ON_GAP));
         }
-    /* of the first node as a whole: process 1 is on another node */
+    /* A loss of the whole first node does not affect process 1, which is on another node. */
     for (uint32_t k = 0; k < 3; k++) {
         mrd_event ev = {
             .kind = MRD_LOSS, .name = name_of(&w, "memory"), .ivalue = 1, .track = node
@@ -275,8 +275,8 @@ TEST(losses_are_of_some_workers)
     world_free(&w);
 }
 
-/* The worker of a loss depends on where it happened, regardless of other processes of the node. A
- * table of all kinds of owners. */
+/* A loss belongs to its process or to the whole node, even if other processes are on the node. The
+ * test tries all combinations. */
 TEST(a_loss_is_of_its_process_or_of_the_whole_node)
 {
     world w = world_new();
@@ -303,7 +303,8 @@ TEST(a_loss_is_of_its_process_or_of_the_whole_node)
     world_free(&w);
 }
 
-/* Names that the catalog received after the workers were counted are just other names. */
+/* The names of activities are looked up when the workers are opened. A name that the catalog
+ * receives later is not looked up, and its spans count as work of the host. */
 TEST(names_that_came_later_are_of_the_host)
 {
     static const char *const late[] = { "step ", "my dataloader ", "load_data", "late " };
