@@ -49,7 +49,7 @@ def measure(c, ranks):
 
 def start(c, i):
     env = dict(c.env, LD_PRELOAD=os.path.join(BUILD, "lib", "libmeridian.so"), LD_LIBRARY_PATH=os.path.join(BUILD, "lib", "simnrt"),
-               MERIDIAN_ENABLE="1", MERIDIAN_RING_DIR=c.rings(0), SIMNRT_JOB=c.job(f"rank{i}"), RANK="0", WORLD_SIZE="1")
+               MERIDIAN_ENABLE="1", MERIDIAN_RING_DIR=c.rings(0), MERIDIAN_JOB="idle", SIMNRT_JOB=c.job(f"rank{i}"), RANK="0", WORLD_SIZE="1")
     return c.keep(Program(c.path(f"rank{i}.log"), [
         os.path.join(BUILD, "bin", "train_loop"), "--rank", "0", "--steps", "100000000", "--cores", "2", "--first-core", str(2 * i), "--exec-us", "8000",
         "--checkpoint-every", "0", "--quiet"], env=env))

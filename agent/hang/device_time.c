@@ -109,13 +109,31 @@ take_waits(core *c, interval execution)
     return sum;
 }
 
+/* Returns true if both are parts of one execution, on two physical cores of one logical core. Two
+ * executions follow each other, and overlap at most by the error of their times. */
+static bool
+is_same(interval a, interval b)
+{
+    mrd_dur_ns overlap = mrd_ev_diff(mrd_ev_min(a.to, b.to), mrd_ev_max(a.from, b.from));
+    mrd_dur_ns len_a = mrd_ev_diff(a.to, a.from), len_b = mrd_ev_diff(b.to, b.from);
+
+    return overlap > (len_a < len_b ? len_a : len_b) / 2;
+}
+
 /* Counts the pending execution, and makes `execution` pending. */
 static void
 add_execution(mrd_device_time *device, core *c, interval execution)
 {
     mrd_dur_ns waits;
 
+    if (c->pending && is_same(c->execution, execution)) {
+        c->execution.from = mrd_ev_min(c->execution.from, execution.from);
+        c->execution.to = mrd_ev_max(c->execution.to, execution.to);
+        return;
+    }
     if (c->pending && mrd_ev_before(execution.from, c->execution.to))
+        execution.from = c->execution.to;
+    if (!mrd_ev_before(execution.from, execution.to))
         return;
     if (c->pending) {
         waits = take_waits(c, c->execution);

@@ -7,10 +7,12 @@
  * slow rank does so in these parts, so the own work of the slow rank is longer than that of its
  * peers.
  *
+ * Cores     A core is a logical core. Each of its physical cores has a span of the same execution,
+ *           but only one may have the collectives. So the spans of one execution are joined.
  * Order     An execution counts when the next execution of its core arrives, because the runtime
  *           reports the collectives inside it before that.
- * Not counted  An execution does not count if events were lost during it, if it overlaps the one
- *           before, or if its core has more than MRD_DEVICE_WAITS separate collectives.
+ * Losses    An execution does not count if events were lost during it, or if its core has more than
+ *           MRD_DEVICE_WAITS separate collectives.
  * Memory    at most MRD_DEVICE_CORES cores with MRD_DEVICE_WAITS intervals each.
  * Threads   Each mrd_device_time belongs to one thread.
  */
@@ -28,7 +30,7 @@ typedef struct mrd_device_time mrd_device_time;
 
 mrd_device_time *mrd_device_time_new(void); /* Returns NULL if out of memory. */
 void mrd_device_time_free(mrd_device_time *device);
-/* Adds a span of the core with this key. `wait` is true for a collective, false for an execution.
+/* Adds a span of the logical core with this key. `wait` is true for a collective, false for an execution.
  * Spans with an unknown length (dur < 0) are ignored. */
 void mrd_device_time_add(mrd_device_time *device, uint64_t core, bool wait, mrd_ev_ns start,
                          mrd_dur_ns dur);

@@ -331,7 +331,9 @@ mrd_ranks_event(mrd_ranks *ranks, const mrd_drain_process *process, unsigned clo
     if (k->device == NULL && (k->device = mrd_device_time_new()) == NULL)
         return;
     k->collectives += collective;
-    mrd_device_time_add(k->device, ev->track, ev->name != s->execution, ev->ts, ev->dur_ns);
+    mrd_device_time_add(k->device,
+                        (uint64_t) mrd_catalog_borrow_track(process->catalog, ev->track)->lnc_idx,
+                        ev->name != s->execution, ev->ts, ev->dur_ns);
 }
 
 /* ---- The table of processes ---- */

@@ -36,15 +36,18 @@ make(stream *s, uint64_t *rng, int64_t length)
         int64_t to = at + 1 + (int64_t) draw(rng, 300);
 
         s->v[s->n++] = (span){ at, to, false };
+        if (draw(rng, 2) == 0) /* the other physical core */
+            s->v[s->n++] =
+                (span){ at + (int64_t) draw(rng, (uint64_t) (to - at) / 4 + 1), to, false };
         at = to + (int64_t) draw(rng, 40);
     }
-    for (size_t k = 0; k + 1 < s->executions; k++) {
+    for (size_t k = 0, n = s->n; k + 1 < n; k++) {
         /* a collective ends before the next execution does, so it arrives before that */
         int64_t last = s->v[k + 1].to;
 
         for (size_t i = draw(rng, 6); i > 0; i--) {
-            int64_t from =
-                s->v[k].from + (int64_t) draw(rng, (uint64_t) (s->v[k + 1].from - s->v[k].from));
+            int64_t from = s->v[k].from +
+                           (int64_t) draw(rng, (uint64_t) (s->v[k + 1].from - s->v[k].from) + 1);
             int64_t to = from + (int64_t) draw(rng, 120);
 
             s->v[s->n++] = (span){ from, to < last ? to : last, true };
@@ -63,26 +66,27 @@ by_end(const void *a, const void *b)
     return x->wait != y->wait ? (x->wait ? -1 : 1) : 0;
 }
 
-/* The truth: marks each ns of the collectives, and counts the ns of executions without a mark. The
- * last execution is left out. */
+/* The truth: counts the ns of executions that are in no collective. The last execution is left
+ * out. */
 static int64_t
 own_work(const stream *s)
 {
-    static bool waits[2 * SPAN];
+    static bool waits[2 * SPAN], executes[2 * SPAN];
     int64_t sum = 0, last = 0;
 
     memset(waits, 0, sizeof(waits));
+    memset(executes, 0, sizeof(executes));
     for (size_t i = 0; i < s->n; i++)
-        for (int64_t t = s->v[i].from; s->v[i].wait && t < s->v[i].to; t++)
-            waits[t] = true;
+        last = !s->v[i].wait && s->v[i].to > last ? s->v[i].to : last;
     for (size_t i = 0; i < s->n; i++)
-        last = !s->v[i].wait && s->v[i].from > last ? s->v[i].from : last;
-    for (size_t i = 0; i < s->n; i++) {
-        if (s->v[i].wait || s->v[i].from == last)
-            continue;
-        for (int64_t t = s->v[i].from; t < s->v[i].to; t++)
-            sum += !waits[t];
-    }
+        for (int64_t t = s->v[i].from; t < s->v[i].to; t++) {
+            if (s->v[i].wait)
+                waits[t] = true;
+            else if (s->v[i].to != last)
+                executes[t] = true;
+        }
+    for (size_t t = 0; t < 2 * SPAN; t++)
+        sum += executes[t] && !waits[t];
     return sum;
 }
 
@@ -184,6 +188,20 @@ TEST(executions_with_lost_events_do_not_count)
         step(device, i);
     CHECK_INT(mrd_device_time_sum(device, &executions), 17 * 6); /* 0 .. 8 and 11 .. 18 */
     CHECK_INT(executions, 17);
+    mrd_device_time_free(device);
+}
+
+/* Executions that follow each other overlap a little, if the conversion of their times is not exact.
+ * They are two executions nevertheless. */
+TEST(executions_that_touch_are_two)
+{
+    mrd_device_time *device = mrd_device_time_new();
+    uint64_t executions;
+
+    for (int64_t i = 0; i < 10; i++) /* each overlaps the one before by 2 of 12 ns */
+        mrd_device_time_add(device, 1, false, (mrd_ev_ns){ i * 10 - 2 }, 12);
+    CHECK_INT(mrd_device_time_sum(device, &executions), 12 + 8 * 10);
+    CHECK_INT(executions, 9);
     mrd_device_time_free(device);
 }
 

@@ -11,8 +11,8 @@ typedef struct {
     uint32_t execute;
     mrd_local_ns now;
     mrd_drain_process *process;
-    mrd_sid names[3]; /* of the events of the cores */
-    mrd_track_id track;
+    mrd_sid names[3];          /* of the events of the cores */
+    mrd_track_id tracks[2];    /* of the two physical cores of a logical core */
     mrd_local_ns looked[4000]; /* when mrd_ranks_next_ns changed */
     size_t looks;
 } rig;
@@ -41,7 +41,7 @@ rig_init(rig *r, const char *ident)
     mrd_drain_options options = {
         .ring_dir = test_tmp(), .instance_id = "i-test", .job = "", .only_uid = -1, .event = ignore
     };
-    mrd_track track = { .source = MRD_SRC_DEVICE };
+    mrd_track track = { .source = MRD_SRC_DEVICE, .lnc_idx = 3 };
     mrd_why why = { .text = "" };
 
     memset(r, 0, sizeof(*r));
@@ -56,7 +56,10 @@ rig_init(rig *r, const char *ident)
         abort();
     for (size_t i = 0; i < 3; i++)
         r->names[i] = mrd_catalog_intern(r->process->catalog, texts[i]);
-    r->track = mrd_catalog_track(r->process->catalog, &track);
+    for (size_t i = 0; i < 2; i++) {
+        track.pcore_idx = (int64_t) i;
+        r->tracks[i] = mrd_catalog_track(r->process->catalog, &track);
+    }
     r->now = mrd_local_now();
 }
 
@@ -82,11 +85,11 @@ pass(rig *r, mrd_dur_ns time)
 }
 
 static void
-give(rig *r, mrd_event_kind kind, size_t name, mrd_dur_ns before, mrd_dur_ns dur)
+give(rig *r, mrd_event_kind kind, size_t name, size_t pcore, mrd_dur_ns before, mrd_dur_ns dur)
 {
-    mrd_event ev = { .kind = kind,
+    mrd_event ev = { .kind = (uint8_t) kind,
                      .name = r->names[name],
-                     .track = r->track,
+                     .track = r->tracks[pcore],
                      .ts = { r->now.ns - before },
                      .dur_ns = dur };
 
@@ -102,10 +105,12 @@ steps(rig *r, size_t n, bool collectives)
         ops_begin(r->ring, 0, r->execute, r->now);
         pass(r, 60 * MRD_MS);
         ops_end(r->ring, 0, r->now);
-        give(r, MRD_SPAN, 2, 50 * MRD_MS, 5 * MRD_MS);
+        /* only one of the physical cores has the collectives */
+        give(r, MRD_SPAN, 2, 0, 50 * MRD_MS, 5 * MRD_MS);
         if (collectives)
-            give(r, MRD_SPAN, 1, 20 * MRD_MS, 15 * MRD_MS);
-        give(r, MRD_SPAN, 0, 50 * MRD_MS, 50 * MRD_MS);
+            give(r, MRD_SPAN, 1, 0, 20 * MRD_MS, 15 * MRD_MS);
+        give(r, MRD_SPAN, 0, 0, 50 * MRD_MS, 50 * MRD_MS);
+        give(r, MRD_SPAN, 0, 1, 49 * MRD_MS, 49 * MRD_MS);
     }
 }
 
@@ -184,7 +189,7 @@ TEST(device_time_is_unknown_if_events_are_missing)
     rig_init(&r, "MERIDIAN_JOB=train\nRANK=3\nWORLD_SIZE=8\n");
     steps(&r, 100, true);
     CHECK(state_of(&r).device > 0);
-    give(&r, MRD_LOSS, 0, 0, 0);
+    give(&r, MRD_LOSS, 0, 0, 0, 0);
     steps(&r, 40, true);
     CHECK_INT(state_of(&r).device, -1);
     steps(&r, 80, true);
