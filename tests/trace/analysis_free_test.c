@@ -1,4 +1,4 @@
-/* The free functions of trace/analysis accept NULL for objects that were never made. */
+/* Tests that the free functions of trace/analysis accept NULL. */
 #include "tests/check.h"
 #include "trace/analysis/calls.h"
 #include "trace/analysis/collectives.h"

@@ -1,8 +1,10 @@
 /*
- * Arrows of synchronous calls. Threads on several cores have operations, calls and the runtime's
- * events about them. Some events are dropped, and the runtime's clock has the allowed error. Every
- * event carries the number of its call. No arrow may join events of two calls, and all provable
- * arrows must be present (computed independently).
+ * Tests the arrows between events of the same synchronous call (trace/sink/call_arrows.h). Threads
+ * on several cores have operations of the framework, calls of the runtime, and the runtime's own
+ * events about these calls. Some events are missing, and the runtime's clock has the largest
+ * allowed error. Each event carries the number of its call for the test. No arrow may connect
+ * events of two calls. All arrows that can be proven must be present, by an independent
+ * computation.
  */
 #include "trace/sink/call_arrows.h"
 
@@ -29,7 +31,7 @@ roll(uint64_t below)
 
 /* A random call and the expected arrows. */
 typedef struct {
-    bool has_outer, has_inner, has_hook, has_runtime, has_pre; /* written */
+    bool has_outer, has_inner, has_hook, has_runtime, has_pre; /* which of its events exist */
     bool to_hook, to_runtime, to_pre;
     bool got_hook, got_runtime, got_pre;
 } truth;
@@ -168,7 +170,7 @@ typedef struct {
 static start_point starts[3 * EVENTS];
 static size_t n_starts;
 
-/* The innermost operation around a point, computed from all events. */
+/* Returns the call of the innermost operation around a time, computed from all events. */
 static uint64_t
 call_around(mrd_track_id track, int64_t ts, int64_t end)
 {
@@ -300,7 +302,7 @@ TEST(profiles_without_calls)
     mrd_catalog_free(cat);
 }
 
-/* ---- Device profiles: nc_exec_running at the end of the arrows has the file name of its call
+/* ---- File names of device profiles, which executions (nc_exec_running) take from their call
  * ---- */
 
 typedef struct {
@@ -334,7 +336,7 @@ add_flow(profiled *p, mrd_event *ev, uint64_t id, mrd_flow_dir dir)
 }
 
 /* Adds a call of this length with the runtime's event, its submission and its execution on both
- * physical cores. `ntff` is NULL for no profile. */
+ * physical cores. `ntff` is the file name of its device profile, NULL for none. */
 static void
 add_call(profiled *p, int64_t at, int64_t length, uint64_t flow, const char *ntff)
 {
@@ -397,8 +399,8 @@ new_profiled(void)
     return p;
 }
 
-/* Calls of 64 other threads with device profiles begin meanwhile, the last one directly after the
- * execution. */
+/* While the call and its execution are read, 64 other calls with device profiles begin, the last
+ * one directly after the execution. The execution must still get the file name of its own call. */
 TEST(names_stay_while_their_events_are_read)
 {
     profiled p = new_profiled();
@@ -433,7 +435,7 @@ TEST(executions_name_the_device_profile_of_their_call)
     add_call(&p, 600000, 200000, 3, "1/b.ntff");
     add_call(&p, 900000, 2 * SLACK, 4, "1/short.ntff"); /* too short to prove its arrow */
     add_call(&p, 1200000, 200000, 2, NULL);             /* the arrow of an old call is reused */
-    /* after the end of the call, with its arrow */
+    /* an execution with the call's arrow, but after the end of the call */
     add_flow(&p, add_span(p.device[0], "nc_exec_running", p.cat, 1900000, 1910000), 3,
              MRD_FLOW_END);
     names_of(&p, &got);
@@ -442,8 +444,8 @@ TEST(executions_name_the_device_profile_of_their_call)
     mrd_catalog_free(p.cat);
 }
 
-/* Two threads submit concurrently with the same arrow, each with a file. The execution cannot be
- * assigned. */
+/* Two threads submit at the same time with the same arrow, each with a device profile. It is
+ * unknown to which call an execution belongs, so it gets no file name. */
 TEST(two_candidates_name_none)
 {
     profiled p = new_profiled();

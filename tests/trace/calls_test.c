@@ -1,5 +1,6 @@
-/* Calls that two sources recorded (trace/analysis/calls.h): which events are passed on, when, and
- * the effect of an error. summary_test.c tests the counts of random calls. */
+/* Tests the detection of calls that two sources recorded (trace/analysis/calls.h): which of their
+ * events are passed to the receiver, when, and what happens after an error. summary_test.c tests
+ * the counts of random calls. */
 #include "tests/trace/events.h"
 #include "trace/analysis/calls.h"
 
@@ -67,7 +68,8 @@ add(world *w, mrd_track_id track, int64_t from, int64_t dur)
     return mrd_calls_add(w->calls, &ev);
 }
 
-/* Two spans are one call if the later begins within the slack after the end of the earlier. */
+/* The spans of two sources are the same call if the later one begins at most MRD_CALLS_SLACK after
+ * the end of the earlier one, because their clocks differ. */
 TEST(the_slack_is_as_documented)
 {
     static const struct {
@@ -97,8 +99,8 @@ TEST(the_slack_is_as_documented)
         }
 }
 
-/* The number of waiting calls is limited. If more hooks wait, the oldest count at once, in
- * order. */
+/* A call waits for the same call of the other source. The number of waiting calls is limited. Above
+ * the limit the oldest ones are passed on at once, in order. */
 TEST(only_so_many_wait)
 {
     enum { N = MRD_CALLS_WAITING + 40 };
@@ -129,8 +131,8 @@ TEST(an_error_of_the_receiver_comes_back)
         for (int i = 0; i < N && errors == 0; i++) {
             int64_t at = AT + i * 3 * (int64_t) MRD_CALLS_SLACK;
 
-            /* Hooks alone, which count when the next one arrives, calls from both sources, and
-             * other events. */
+            /* Adds calls of one source, which are passed on when the next one arrives, calls of
+             * both sources, and other events. */
             errors += add(w, w->hook, at, 100) == MRD_IO;
             if (i % 3 == 0 && errors == 0)
                 errors += add(w, w->runtime, at + 10, 80) == MRD_IO;

@@ -104,8 +104,8 @@ TEST(order_of_events)
     CHECK(mrd_flow_id(1, 0, 5) != mrd_flow_id(2, 0, 5));
 }
 
-/* The stated worker_gid of a process, then the values of its cores. The last column is the
- * resulting worker_gid. */
+/* A process gets a worker_gid (the runtime's number of a worker) only if all of its cores state the
+ * same one. `told` is the number that the process states. */
 TEST(a_process_has_a_worker_gid_where_all_its_cores_have_it)
 {
     static const struct {

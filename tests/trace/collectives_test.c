@@ -1,4 +1,5 @@
-/* Which events are recognised as collectives. Each row is an event. */
+/* Tests which events are recognised as collectives (trace/analysis/collectives.h). Each row is an
+ * event. */
 #include "tests/check.h"
 
 #include "base/obj.h"
@@ -213,7 +214,8 @@ event_of(fixture *f, const char *name, bool host, const given *args, mrd_arg *to
     return ev;
 }
 
-/* The recogniser requires that all names exist before it starts. */
+/* Classifies one event. The object is created for each event, because all names must be in the
+ * catalog before it is created. */
 static mrd_cc_kind
 see(fixture *f, const mrd_event *ev, mrd_cc *cc)
 {
@@ -243,7 +245,8 @@ TEST(kinds)
     }
 }
 
-/* Two rows are one operation of one group exactly if their texts are equal. */
+/* Pairs of events. Two events are of the same group, and of the same operation, exactly if the
+ * texts that describe group and operation are equal. */
 TEST(groups_and_operations)
 {
     static const struct {
@@ -362,8 +365,8 @@ TEST(numbers_and_lists)
     }
 }
 
-/* The class of each number says whether it may begin again. A new number of collectives needs a row
- * here. */
+/* The class of a number of collectives states whether its counting may begin again (RESTARTING) or
+ * not (LASTING). The test fails if a number has no row here. */
 TEST(each_number_has_its_class)
 {
     static const struct {
@@ -442,7 +445,8 @@ TEST(what_people_call_them)
     }
 }
 
-/* The process's own rank must be a rank of the group. Otherwise the group is another process's. */
+/* If an event lists the ranks of its group, the rank of its process must be one of them. Otherwise
+ * the event is called wrong. */
 TEST(a_rank_belongs_to_its_group)
 {
     static const given in[6] = { NAMED("allreduce"), { "Process Group Ranks", "[0, 12]", 0 } };

@@ -1,7 +1,7 @@
 /*
- * Compares runs. Each number of the result is computed again from the description in compare.h,
- * with long doubles, sums in two passes, and Student's t by integration of its density. The runs
- * are random, of all lengths and kinds.
+ * Tests the comparison of runs (trace/analysis/judge/compare.h) with random runs of all lengths and
+ * kinds. The test has a second, slower implementation of the description in compare.h. It uses long
+ * doubles, sums in two passes, and Student's distribution by integration of its density.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -49,7 +49,7 @@ draw(double *v, size_t n, double mean)
     static const double follows[] = { 0, 0, 0.5, 0.9, 0.99, -0.5 };
     double r = follows[next() % MRD_COUNT(follows)], now = normal(), slope = 0;
     double noise =
-        /* in addition to autocorrelated noise, which neighbours then hardly show */
+        /* independent noise, so that neighbours hardly show the correlation */
         next() % 2 == 0 ? 2 : 0;
     bool slow = next() % 3 == 0, rough = n >= 20 && next() % 4 == 0;
     double warm = next() % 3 == 0 ? 200 * uniform() : 0, cools = 1 + 20 * uniform();
@@ -66,7 +66,7 @@ draw(double *v, size_t n, double mean)
     }
 }
 
-/* Grows by five over the run, with independent noise of two. */
+/* Draws values that grow by 5 over the run, with independent noise of 2. */
 static void
 draw_drift(double *v, size_t n, double mean)
 {
@@ -153,7 +153,7 @@ median(const double *v, size_t n)
     return ((real) in_order[(n - 1) / 2] + in_order[n / 2]) / 2;
 }
 
-/* The factor by which correlated values carry less information. */
+/* Returns the factor by which the variance of the mean is larger because values are correlated. */
 static real
 less(const real *v, size_t n, bool *drifts)
 {
@@ -330,7 +330,8 @@ check_against(const char *row, const mrd_compared *c, const side *a, const side 
                    1e-6L));
 }
 
-/* The interval's half width is where the tail of each of the two tests is half of the remainder. */
+/* Checks the half width of the confidence interval. Means and medians are both tested, so at this
+ * width the two-sided tail of one test is half of what the level leaves to 1. */
 static void
 check_half(const char *row, const mrd_compared *c)
 {

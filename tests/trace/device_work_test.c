@@ -1,4 +1,5 @@
-/* Spans on a device's line are classified by arguments, category, line and name, in this order. */
+/* Tests the classification of spans on the tracks of devices (trace/analysis/device_work.h). The
+ * arguments decide first, then the category, the name of the track, and the name of the span. */
 #include "tests/check.h"
 #include "trace/analysis/device_work.h"
 
@@ -34,7 +35,8 @@ static const row rows[] = {
     { "XLA Ops", NULL, "all-gather.4", "hlo_category", "async", CLASS(ALLGATHER) },
     { "XLA Ops", NULL, "copy-done.4", "hlo_category", "copy-done", CLASS(COPY) },
     { "stream 7", "kernel", "gemm", "grid", "[1, 1, 1]", CLASS(UNKNOWN) },
-    /* Annotations on a device's line are no work of the device, regardless of their arguments. */
+    /* Annotations and calls on a device's track are no work of the device, whatever their arguments
+     * are. */
     { "stream 7", "gpu_user_annotation", "nccl:all_reduce", "Collective name", "allreduce",
       CLASS(NOTHING) },
     { "stream 7", "cpu_op", "aten::mm", NULL, NULL, CLASS(NOTHING) },

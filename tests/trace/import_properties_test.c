@@ -1,9 +1,9 @@
 /*
- * Properties of every importer, for any file. After the receiver refuses an event, nothing more is
- * read. A failed allocation is reported or changes nothing. A truncated file gives the events of
- * its beginning. Neither the order of keys in a JSON object nor the size of the reads matters. The
- * files are the inputs of the fuzz targets, the golden files, random XSpaces and, if present, small
- * files of real programs.
+ * Tests properties that every importer must have for any file. After the receiver refuses an event,
+ * nothing more is read. A failed allocation is reported or changes nothing. A truncated file gives
+ * the events of its beginning. Neither the order of keys in a JSON object nor the size of the reads
+ * matters. The files are the inputs of the fuzz targets, the golden files, random XSpaces and, if
+ * present, small files of real programs.
  */
 #include <dirent.h>
 
@@ -46,7 +46,8 @@ text_of(mrd_import *imp, mrd_sid sid)
 static void
 arg_in_words(mrd_buf *to, mrd_import *imp, const mrd_arg *a)
 {
-    /* Without memory for a string, the text stays in the event. */
+    /* If there is no memory to store a string in the catalog, the event has the text itself, which
+     * is written in the same way. */
     mrd_buf_fmt(to, " %s:%u=", text_of(imp, a->key),
                 a->type == MRD_ARG_TEXT ? MRD_ARG_STR : a->type);
     if (a->type == MRD_ARG_TEXT || a->type == MRD_ARG_JSON)
@@ -230,7 +231,7 @@ outcome_free(outcome *o)
     *o = (outcome){ 0 };
 }
 
-/* Returns true if the events of b are the first ones of a. */
+/* Returns true if the sequence of a's events begins with all events of b. */
 static bool
 begins_with(const outcome *a, const outcome *b)
 {
@@ -312,7 +313,8 @@ folder_load(const char *top, const char *folder, const mrd_import_ops *ops)
 
 #define DRAWN 12u
 
-/* Draws an XSpace of one plane: tables before or after, events with statistics, counts, samples. */
+/* Adds a random XSpace of one plane. Its tables of names come before or after its events, which
+ * have statistics, counts and samples. */
 static void
 draw_xspace(uint64_t seed)
 {
@@ -347,8 +349,8 @@ draw_xspace(uint64_t seed)
     pb_text(&to->data, 2, "a warning of the profiler");
 }
 
-/* Draws one event of the runtime: starts with their stops, single events, some in the device's
- * clock, numbers with gaps and slightly out of order. */
+/* Appends a random event of the runtime: a start with its stop, or a single event. Some times are
+ * by the device clock. The event numbers have gaps and are slightly out of order. */
 static void
 draw_nrt_event(mrd_buf *to, uint64_t *r, uint64_t *number, int64_t *now)
 {
@@ -395,12 +397,12 @@ draw_nrt_event(mrd_buf *to, uint64_t *r, uint64_t *number, int64_t *now)
                     test_rand(r) % 9000, test_rand(r) % 9000);
     if (test_rand(r) % 5 == 0)
         mrd_buf_fmt(to, ",\"nrta_seq_id\":%" PRIu64, test_rand(r) % 4);
-    if (test_rand(r) % 12 == 0) /* the device's time in the place of the host's */
+    if (test_rand(r) % 12 == 0) /* a device time, which does not count from 1970 */
         at -= 1700000000000000000;
     mrd_buf_fmt(to, "},\"timestamp_ns\":%" PRId64 "}", at);
 }
 
-/* Draws documents of the runtime, from one or several fetches. */
+/* Adds a random file with documents of the runtime, from one fetch or several. */
 static void
 draw_nrt(uint64_t seed)
 {
@@ -423,8 +425,8 @@ draw_nrt(uint64_t seed)
     }
 }
 
-/* Draws Trace Events of every phase: nested and overlapping spans, asynchronous ones, arrows,
- * counters, metadata. */
+/* Adds a random file of Trace Events with every phase: nested and overlapping spans, asynchronous
+ * ones, arrows, counters and metadata. */
 static void
 draw_trace(uint64_t seed)
 {
@@ -667,8 +669,8 @@ place_of(const mrd_buf *b, uint64_t *r, const char *bytes)
     return b->len;
 }
 
-/* Makes one change: another digit or number, a duplicated object, two swapped objects, deleted
- * bytes, another letter. */
+/* Makes one random change in a file: another digit, number or letter, a duplicated object, two
+ * swapped objects, or deleted bytes. */
 static void
 change(mrd_buf *b, uint64_t *r)
 {

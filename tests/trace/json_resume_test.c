@@ -102,7 +102,7 @@ static const struct {
     { "[" R("a") ",\x01\x02 junk : \"," R("b") "]", "a!b", 12, MRD_OK },
     { "[" R("a") ",[1," R("b") "]", "a", 0, MRD_TRUNCATED },
     { "[" R("a") ",\"n\":\"x\"}," R("b") "]", "a!b", 6, MRD_OK },
-    /* the last record is damaged: the array still ends */
+    /* The last record is damaged. The end of the array is still found. */
     { "[" R("a") ",{\"n\":x y} ]", "a!", 10, MRD_OK },
     { "[" R("a") ",{\"n\":x y", "a", 8, MRD_SYNTAX },
     { "[" R("a") ",{\"n\":\"x", "a", 7, MRD_TRUNCATED },
@@ -111,7 +111,8 @@ static const struct {
     { "[" R("a") "]}}", "a", 2, MRD_SYNTAX },
     /* JSON in a text */
     { "[" R("a") ",{\"n\":\"[{\"b\":1}]\"}," R("b") "]", "a!?!b", 10, MRD_OK },
-    /* a new document that starts in the same way is not mixed into this one */
+    /* After damage a new document follows that begins in the same way. Its records must not be
+     * taken for records of the first document. */
     { "[{\"n\":\"a\",\"m\":1},{\"n\":12[{\"n\":\"a\",\"m\":1}," R("c") "]", "a", 34, MRD_CORRUPT },
     { "[{\"n\":\"a\",\"m\":1},{\"n\":12,[{\"n\":\"a\",\"m\":2}," R("c") "]", "a!ac", 9, MRD_OK },
 };

@@ -150,7 +150,7 @@ TEST(validity_agrees_with_jansson)
         CHECK_ROW(checks[i].text, mrd_json_valid(mrd_str_of(checks[i].text)) == checks[i].valid);
         json_decref(doc);
     }
-    /* Damages the document: both must still agree. */
+    /* Damages the document at random. Both programs must accept it or both refuse it. */
     for (int i = 0; i < 100000; i++) {
         char text[] =
             "{\"a\": [1, -2.5e3, \"x\\u00e9\\\\\", null], \"b\": {\"c\": true}, \"d\": 0}";
@@ -193,7 +193,8 @@ TEST(strings_are_always_json)
     mrd_strtab_free(strings);
 }
 
-/* Data that exceeds a spool's memory is returned from its file unchanged. */
+/* A spool keeps data in memory and, if this is exceeded, in a file. All data is returned
+ * unchanged. */
 TEST(a_spool_gives_back_what_it_took)
 {
     enum { ELEMENTS = 400000 };

@@ -66,7 +66,8 @@ TEST(plain_events_go_the_fast_way)
     }
 }
 
-/* Numbers of every length, with every digit at every position, compared with the reader. */
+/* Numbers of every length, with every digit at every position, have the same value as from the JSON
+ * reader. */
 TEST(numbers_of_every_length)
 {
     uint64_t seed = 9;
@@ -177,7 +178,7 @@ TEST(what_is_not_plain_is_left_to_the_reader)
     }
 }
 
-/* Bytes are changed at random: both paths give the same result. */
+/* After random changes of bytes, both paths still give the same result. */
 TEST(damaged_text_is_the_same_to_both)
 {
     static const char odd[] = "\",:{}[] \\-0123456789tfn\x80\x00\x01.";
@@ -202,8 +203,8 @@ TEST(damaged_text_is_the_same_to_both)
     }
 }
 
-/* An endless sequence of new names: memory is bounded, and the following events use the fast path
- * again. */
+/* The fast path remembers names. If a text has ever new names, its memory stays limited, because it
+ * forgets all of them. Later events use the fast path again. */
 TEST(texts_that_do_not_come_back_are_forgotten)
 {
     mrd_buf b = { 0 };
@@ -216,7 +217,7 @@ TEST(texts_that_do_not_come_back_are_forgotten)
         snprintf(more, sizeof(more), "\"key_%u\":1,", i);
         put_event(&b, 0, i, more, "");
     }
-    for (unsigned i = 1; i <= NRT_FORGET; i++) /* no longer learned, until everything is dropped */
+    for (unsigned i = 1; i <= NRT_FORGET; i++) /* not remembered until all names are forgotten */
         put_event(&b, 0, i, "", "");
     for (unsigned i = 1; i <= 1000; i++)
         put_event(&b, 0, i, "\"other\":1,", "");

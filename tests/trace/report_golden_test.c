@@ -1,6 +1,6 @@
-/* Reports of an invented training of two nodes must be equal to the files in tests/golden/. They
- * contain everything that a report can state. The numbers are checked in report_test.c and
- * steps_test.c. MRD_GOLDEN_UPDATE=1 writes the files again. */
+/* Reports of a generated training of two nodes must be equal to the files in tests/golden/. The
+ * training is made so that its report contains everything that a report can state. report_test.c
+ * and steps_test.c check the numbers. MRD_GOLDEN_UPDATE=1 writes the files again. */
 #include "base/sys/out.h"
 #include "tests/trace/profile.h"
 
@@ -74,7 +74,7 @@ training(void)
     return p;
 }
 
-/* Also frees the arguments of its events. */
+/* Frees the profile of the training and the arguments of its events. */
 static void
 training_free(test_profile *p)
 {
@@ -158,7 +158,8 @@ TEST(the_page_shows_how_long_each_step_took)
     training_free(p);
 }
 
-/* In a section of the page each colour has one meaning, which the legend gives, and one name. */
+/* Checks that the legend of a section explains each colour of the bars with the name that the bars
+ * have. Returns the number of bars. */
 static unsigned
 check_colours(char *section)
 {

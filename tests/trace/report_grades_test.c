@@ -1,4 +1,5 @@
-/* Texts of a report at the values where they change: minor and critical, one span and several. */
+/* Tests the texts of a report at the values where they change, such as from minor to critical, or
+ * from one span to several. */
 #include <jansson.h>
 
 #include "base/buf.h"
@@ -25,7 +26,7 @@ text_of(const test_profile *p, const mrd_event *v, size_t n)
     return (char *) words.p;
 }
 
-/* Of group gid. */
+/* Returns the span of a collective of group `gid`. */
 static mrd_event
 running(test_profile *p, mrd_track_id track, int64_t gid, int64_t at, int64_t dur, mrd_arg args[2])
 {
@@ -81,7 +82,7 @@ TEST(a_grade_begins_at_its_number)
     }
 }
 
-/* Without any waiting, no rank has a share of it. */
+/* If no rank waited in a collective, the shares of the waiting are 0, not a division by 0. */
 TEST(nothing_is_shared_where_nobody_waited)
 {
     test_profile *p = test_profile_new();

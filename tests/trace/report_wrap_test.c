@@ -1,5 +1,6 @@
-/* Paragraphs of a report, with random words, numbers and units. Nothing is lost and no line is too
- * long. Each break is at an allowed position, and no later position fits into the line. */
+/* Tests how paragraphs of a report are broken into lines, with random words, numbers and units. No
+ * text may be lost, and no line may be too long. Each break is at an allowed position, and a break
+ * at the next allowed position would make the line too long. */
 #include "trace/sink/report/report_text.h"
 
 #include <ctype.h>
@@ -19,7 +20,7 @@ below(size_t n)
     return (size_t) (state >> 33) % n;
 }
 
-/* Draws words, some longer than a line, of letters of one to four bytes. */
+/* Appends a random word with letters of one to four bytes. Some words are longer than a line. */
 static void
 word(mrd_buf *to)
 {
@@ -38,7 +39,8 @@ word(mrd_buf *to)
         mrd_buf_text(to, letters[of < 4 ? of : below(4)]);
 }
 
-/* Returns true if a line may end here: at a space, but not between a digit and the following unit. */
+/* Returns true if a line may end here: at a space, but not between a digit and the following
+ * unit. */
 static bool
 breaks(const char *s, size_t at)
 {
@@ -72,7 +74,8 @@ check_line(const char *s, size_t at, size_t len, size_t room)
     }
 }
 
-/* Each line is `indent` columns, then a part of the text. The spaces between two lines are removed. */
+/* Checks that each line has `indent` spaces and then a part of the text, and that the lines
+ * together are the whole text without the spaces at which it was broken. */
 static void
 check_lines(const char *got, const char *head, const char *s, size_t indent)
 {

@@ -1,6 +1,7 @@
 /*
- * Memory by scope from counters. Summary and report print the values of an independent account,
- * even if samples are lost. Other counters have no effect.
+ * Tests the table of memory by scope (a named part of a program), which comes from counters
+ * (trace/analysis/scope_memory.h). The values must be those that the test counts itself, even if
+ * samples are lost. Other counters have no effect.
  */
 #include "trace/analysis/scope_memory.h"
 
@@ -79,7 +80,7 @@ make(mrd_catalog *cat, account all[2 * SCOPES])
     for (int64_t ts = 1; ts <= EVENTS; ts++) {
         account *a = &all[roll(2 * SCOPES)];
         uint64_t bytes = roll(1000);
-        /* samples except the last of each counter may be lost, so none is lost in the last rounds */
+        /* the last sample of each counter must arrive, so none is lost in the last rounds */
         bool lost = ts < EVENTS - 400 && roll(5) == 0;
 
         if (roll(2) == 0 && a->current >= bytes) {
@@ -236,7 +237,8 @@ TEST(rows_are_the_accounts)
     mrd_catalog_free(cat);
 }
 
-/* A peak between lost samples is visible if a sample of `current` or `peak` arrived. */
+/* The peak is at least the largest sample of `current` or `peak` that arrived, even if later
+ * samples of `peak` were lost. */
 TEST(a_peak_is_at_least_what_was_seen)
 {
     mrd_catalog *cat = mrd_catalog_new();
@@ -326,7 +328,8 @@ cpu_ns(void)
     return (int64_t) t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* A cluster has many scopes. The work grows with their number, not with its square (40 s). */
+/* 100,000 scopes must be found in a time that grows with their number. If it grew with the square,
+ * the test would take 40 s. */
 TEST(a_hundred_thousand_scopes_are_found_fast)
 {
     enum { MANY = 100000 };

@@ -1,4 +1,5 @@
-/* Importer 1 reads the chrome output back: the same spans, samples, arrows and arguments. */
+/* Tests that the importer of Trace Events reads Chrome output as the same spans, samples, arrows
+ * and arguments that were written. */
 #include "tests/trace/collect.h"
 #include "tests/trace/profile.h"
 

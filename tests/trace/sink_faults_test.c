@@ -1,6 +1,6 @@
-/* Each output with failing allocations. If open fails, it reports the error and releases
- * everything, because close is only for opened outputs (trace/model/sink.h, trace/sink/export.c).
- * Later either an error is reported or the output is complete. */
+/* Tests each output format with failing memory allocations. If open fails, it must report the error
+ * and free all memory, because close is called only after a successful open (trace/model/sink.h).
+ * If a later allocation fails, an error is reported or the output is complete. */
 #include "tests/trace/collect.h"
 #include "tests/trace/profile.h"
 #include "trace/analysis/judge/compare.h"
@@ -18,8 +18,8 @@ void __wrap_free(void *p);
 
 static uintptr_t live[SLOTS]; /* 1: was used */
 static size_t n_live;
-static uint64_t calls, fails_at; /* 0: none */
-static bool once;                /* only that call fails, otherwise all from it on */
+static uint64_t calls, fails_at; /* number of the allocation that fails; 0 for none */
+static bool once;                /* only this allocation fails; otherwise all later ones too */
 
 static void
 note(void *p)
@@ -203,7 +203,8 @@ run(const mrd_sink_ops *ops, const sorted_events *all, uint64_t fails, written *
     return err;
 }
 
-/* Any single allocation fails, or all from it on. The output reports an error or is complete. */
+/* Writes each output with a failing allocation. Either only this allocation fails, or all later
+ * ones too. The output must report an error or be complete. */
 static void
 check_outputs(sorted_events *events)
 {
@@ -307,7 +308,8 @@ TEST(without_memory_an_output_of_two_ranks_is_whole_or_says_so)
     collect_free(&c);
 }
 
-/* On either side: no result from a part of the values. */
+/* If memory fails while either side of a comparison is prepared, an error is returned, and the
+ * result is not written. */
 TEST(without_memory_runs_are_not_compared)
 {
     static const double v[] = { 3, 1, 4, 1, 5, 9, 2, 6 };

@@ -1,6 +1,7 @@
 /*
- * The invented profile of tests/trace/profile.h must give the exact files in tests/golden/.
- * MRD_GOLDEN_UPDATE=1 writes them again: check the difference before you commit it.
+ * Tests that the outputs of the profile in tests/trace/profile.h are equal to the files in
+ * tests/golden/. MRD_GOLDEN_UPDATE=1 writes the files again. Check the difference before you commit
+ * it.
  */
 #include "tests/trace/profile.h"
 
