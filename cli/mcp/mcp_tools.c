@@ -1,3 +1,4 @@
+/* The tools of `meridian mcp`: their table, the check of their arguments, and how their commands run. */
 #include "cli/mcp/mcp.h"
 
 #include <errno.h>
