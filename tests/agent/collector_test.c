@@ -1,5 +1,7 @@
-/* A collector is one row and one source file. With tests/agent/collector_added.def after the table,
- * the agent calls `tiny` and `last` in order, takes their events and counts their losses. */
+/* Tests that a new collector (a source of events in the agent) needs only one row in a table and
+ * one source file. The build appends tests/agent/collector_added.def to the table. The agent must
+ * then call the collectors `tiny` and `last` in this order, take their events and count their
+ * losses. */
 #include "agent/daemon/collector.h"
 
 #include "agent/daemon/agent_int.h"
@@ -60,7 +62,8 @@ start_tiny(void *self, mrd_why *why)
     return MRD_OK;
 }
 
-/* In each group of four events it delivers two, loses one and keeps the last until its end. */
+/* The collector `tiny`. Of each four events it delivers two, loses one and keeps one until it
+ * ends. */
 static void
 step_tiny(void *self, mrd_local_ns now)
 {

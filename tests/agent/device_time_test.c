@@ -1,4 +1,5 @@
-/* The own work of cores, against the difference of intervals that is computed instant by instant. */
+/* Tests the time that cores work themselves, that is, execute without waiting in a collective
+ * (agent/hang/device_time.h). The expected time is counted nanosecond by nanosecond. */
 #include "agent/hang/device_time.h"
 #include "tests/check.h"
 #include "tests/seed.h"
@@ -66,8 +67,8 @@ by_end(const void *a, const void *b)
     return x->wait != y->wait ? (x->wait ? -1 : 1) : 0;
 }
 
-/* The truth: counts the ns of executions that are in no collective. The last execution is left
- * out. */
+/* Returns the expected result: the ns of executions outside of collectives. The last execution does
+ * not count, because its collectives may still arrive. */
 static int64_t
 own_work(const stream *s)
 {
@@ -129,8 +130,8 @@ TEST(random_streams_give_the_difference_of_intervals)
     }
 }
 
-/* Events that arrive in another order give the same, as long as those of one execution arrive
- * before the next execution. */
+/* Within one execution the order in which events arrive does not matter. All events of an execution
+ * must arrive before those of the next one. */
 TEST(the_order_inside_an_execution_does_not_matter)
 {
     uint64_t rng = test_seed() * 0x9e3779b97f4a7c15u + 1;
@@ -191,8 +192,8 @@ TEST(executions_with_lost_events_do_not_count)
     mrd_device_time_free(device);
 }
 
-/* Executions that follow each other overlap a little, if the conversion of their times is not exact.
- * They are two executions nevertheless. */
+/* Consecutive executions overlap a little if the conversion of their times is not exact. They still
+ * count as two executions. */
 TEST(executions_that_touch_are_two)
 {
     mrd_device_time *device = mrd_device_time_new();

@@ -165,8 +165,8 @@ TEST(each_session_has_room_for_its_own_answers)
     tear_down(&f);
 }
 
-/* The time of the newest file of a long session is kept, while many other sessions begin and
- * end. */
+/* Many sessions begin and end during a long session. The agent still knows when the newest file of
+ * the long session came. */
 TEST(when_the_newest_file_came_stays_known_of_a_long_session)
 {
     int64_t since;

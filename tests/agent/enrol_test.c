@@ -1,5 +1,5 @@
-/* When and how often the agent requests a certificate: clock jumps, expired certificates, days
- * without an aggregator. */
+/* Tests when and how often the agent requests a certificate (agent/link/enrol.h), for example after
+ * clock jumps, with an expired certificate, and during days without an aggregator. */
 #include "agent/link/enrol.h"
 #include "base/conf/agent_waits.h"
 
@@ -65,7 +65,7 @@ TEST(what_is_to_be_done)
     }
 }
 
-/* A certificate that never expires, and one that is valid for a minute. */
+/* A certificate may never expire, be valid for a minute only, or not at all. */
 TEST(odd_times)
 {
     mrd_enrol_facts f = { .have = true, .from = { 0 }, .to = { INT64_MAX } };
@@ -78,8 +78,8 @@ TEST(odd_times)
     CHECK(mrd_enrol_decide(&f, (mrd_wall_ns){ DAY }) == MRD_ENROL_NOTHING);
 }
 
-/* During three days without an aggregator requests are frequent at first, then two per hour. They
- * are never repeated without a pause. */
+/* Without an aggregator the agent requests a certificate often at first and later about twice per
+ * hour, here for three days. There is a pause before each request. */
 TEST(pauses)
 {
     mrd_dur_ns sum = 0;

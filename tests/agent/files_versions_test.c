@@ -22,7 +22,8 @@ put_version(int first, int n, bool rename_it, int padding)
     mrd_buf_fini(&text);
 }
 
-/* Each version is either delivered or counted as replaced. A file that only grows has one version. */
+/* Each version is either delivered or counted as replaced. A file that only grows has one
+ * version. */
 TEST(versions_that_were_replaced_are_counted)
 {
     static const struct {
@@ -211,7 +212,8 @@ put_another_of_its_date(void)
     CHECK(utimensat(AT_FDCWD, path, (struct timespec[2]){ st.st_mtim, st.st_mtim }, 0) == 0);
 }
 
-/* The events of a trace file that is not there any more when it is to be read are missing. */
+/* A trace file was found, but is removed or replaced before the agent reads it. Its events are then
+ * counted as missing, unless another file has the same contents. */
 TEST(trace_files_that_are_gone_are_missed)
 {
     static const struct {
@@ -271,7 +273,8 @@ TEST(trace_files_that_cannot_be_read_are_missed)
     end_world(w);
 }
 
-/* A file that was complete is complete again when it grew, and another one of its name did not. */
+/* The agent tells a file that grew from a new file of the same name. The first new version begins
+ * with the old contents, so the file grew. The second one has other contents. */
 TEST(a_complete_file_that_grows_is_known)
 {
     world *w;

@@ -209,7 +209,7 @@ until(world *w, uint64_t n)
     }
 }
 
-/* Lets time pass in which nothing more may happen. */
+/* Lets time pass and checks that nothing more happens. */
 static inline void
 run_ms(world *w, int ms)
 {

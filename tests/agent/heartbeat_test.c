@@ -149,7 +149,8 @@ TEST(what_was_read_too_early_is_a_bound_for_who_chooses)
     make_free(m);
 }
 
-/* Makes steps of a job with looks of the agent, in times from *now on. */
+/* Simulates steps of a job, while the agent looks at the state of the job's ranks. Times begin at
+ * *now, which is updated. */
 static void
 make_steps(const mrd_agent *a, maker *m, uint32_t name, mrd_local_ns *now, size_t n)
 {
@@ -187,7 +188,8 @@ next_rank(mrd_agent *a, bool stored, Mrd__RankState *ret_rank, Mrd__RankOp *ret_
     mrd_buf_fini(&text);
 }
 
-/* A list of ranks is sent when the pace of one changes, until the aggregator has it. */
+/* The agent sends the list of ranks when the pace of a rank changes, even if its state does not. It
+ * repeats the list until the aggregator has acknowledged it. */
 TEST(paces_are_sent_without_a_change_of_state)
 {
     mrd_agent_options o = { .ring_dir = (char *) (uintptr_t) test_tmp(),

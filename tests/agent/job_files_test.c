@@ -1,5 +1,6 @@
-/* Compares the files of the scheduler's hook with the claims of processes about their jobs. Files
- * of root take precedence. */
+/* Tests which job a process belongs to (agent/record/job_files.h). The scheduler's hook writes a
+ * file for each job, as root, and a process may state its job itself. The files of root take
+ * precedence. */
 #include "agent/record/job_files.h"
 
 #include <fcntl.h>

@@ -1,5 +1,6 @@
-/* Jobs of a node that request a recording: files of the scheduler's hook, when and which requests
- * the aggregator receives, and the effects of its answers. */
+/* Tests how the jobs of a node get a recording (agent/record/jobs.h). The scheduler's hook writes a
+ * file for each job. The tests check which requests the aggregator receives and when, and the
+ * effects of its answers. */
 #include "agent/record/jobs.h"
 
 #include <fcntl.h>
@@ -490,8 +491,8 @@ TEST(a_session_that_could_not_begin_is_ended)
     node_close(n);
 }
 
-/* Jobs that began and ended without a connection to the aggregator. They are recorded if that
- * lasted less than a minute. Otherwise they are reported and counted. */
+/* Jobs begin and end while the agent has no connection to the aggregator. If the outage is shorter
+ * than a minute, the jobs are still recorded. Otherwise they are reported and counted as lost. */
 TEST(jobs_that_ended_while_the_aggregator_was_away)
 {
     for (int64_t away = 20; away <= 70; away += 25) {
@@ -658,7 +659,8 @@ TEST(jobs_of_one_name_in_two_namespaces_are_two_jobs)
     node_close(n);
 }
 
-/* Components of a heterogeneous job on one node are one job. It ends when the last component ends. */
+/* Components of a heterogeneous job on one node are one job. It ends when the last component
+ * ends. */
 TEST(components_of_a_job_are_one_job)
 {
     node *n = node_open();
@@ -681,8 +683,8 @@ TEST(components_of_a_job_are_one_job)
     node_close(n);
 }
 
-/* A process existed before the file of its job. Both are one job, and the aggregator receives its
- * owner. */
+/* A process states its job before the job's file exists. Process and file are the same job, and the
+ * aggregator receives the owner of the job. */
 TEST(a_file_is_about_the_job_that_a_process_told_of)
 {
     node *n = node_open();
@@ -811,8 +813,8 @@ TEST(one_that_did_not_ask_and_is_over_costs_no_turns)
     node_close(n);
 }
 
-/* Random jobs, files, answers and link states: each step reports when the next one is due, which is
- * always later. */
+/* Jobs, files, answers and states of the connection are random. After each step the time of the
+ * next step must be in the future, because otherwise the agent's loop would spin. */
 TEST(no_order_of_things_makes_the_loop_spin)
 {
     static const char *const files[] = { "", "request=stream\n", "request=recorder\nended=1\n" };

@@ -1,5 +1,5 @@
-/* The losses caused by --cpu-limit and --recorder-memory are counted with their times, and the
- * limits hold. */
+/* Tests that the limits --cpu-limit and --recorder-memory hold, and that the losses that they cause
+ * are counted with their times. */
 #include "tests/agent/ring_make.h"
 
 #include <signal.h>

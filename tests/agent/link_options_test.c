@@ -1,4 +1,4 @@
-/* Which addresses an agent connects to. A certificate without TLS is refused. */
+/* Tests which addresses of aggregators an agent accepts with which TLS options. */
 #include "agent/daemon/agent.h"
 #include "tests/check.h"
 

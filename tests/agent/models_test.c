@@ -1,5 +1,7 @@
-/* Joins the runtime's event of a model load with its model (agent/neuron/models.h), by the thread and the
- * times of the call. The order of reading does not matter, and closeness alone is not sufficient. */
+/* Tests how the runtime's event of a model load gets the name of the model (agent/neuron/models.h).
+ * libmeridian records the load with the name, and the runtime records it with its own number. Both
+ * are joined by thread and times, in any order of arrival. Times that are only close to each other
+ * are not sufficient. */
 #include "agent/neuron/models.h"
 
 #include <stdio.h>
@@ -292,7 +294,8 @@ TEST(another_program_of_the_same_process_has_loads_of_its_own)
     tear_down(&f);
 }
 
-/* More events than are kept: the newest remain and memory is bounded. */
+/* If more events of loads arrive than are kept, only the newest are kept, and memory stays
+ * limited. */
 TEST(many_events_without_a_load)
 {
     truth l = { 500, WALL, WALL + 1000, WALL + 100, WALL + 900, 1, 1 };

@@ -1,4 +1,5 @@
-/* Spans that are open while the agent is restarted or killed. Its successor continues them. */
+/* Tests spans that are open while the agent is restarted or killed. The next agent must output each
+ * of them once, with its true begin. */
 #include "tests/agent/ring_make.h"
 
 #include <signal.h>
@@ -307,7 +308,8 @@ turns(mrd_drain *p, received *h, const uint64_t *until, uint64_t value)
         turn(p, h);
 }
 
-/* Makes a process with one open span. An agent has read and released the ring and was then killed. */
+/* Makes a process with one open span. An agent has read and released the ring and was then
+ * killed. */
 static maker *
 one_open(int pid, uint64_t start, bool kept, int64_t at)
 {
@@ -429,7 +431,8 @@ TEST(without_a_place_to_keep_it_an_open_span_is_counted)
     make_free(m);
 }
 
-/* The process was alive when the agent was killed, and exited before the next agent started. */
+/* A process exits after the agent was killed and before the next agent starts. Its open spans must
+ * be output as unfinished. */
 TEST(what_was_open_of_a_process_that_died_meanwhile_is_unfinished)
 {
     for (int ring = 0; ring < 2; ring++) { /* its ring still exists, or was removed */
@@ -467,7 +470,8 @@ TEST(what_was_open_of_a_process_that_died_meanwhile_is_unfinished)
     }
 }
 
-/* A file of another boot, a damaged file, and a file of a failed commit. */
+/* The file of open spans is of another boot, damaged, or of a commit that failed. The agent ignores
+ * it. */
 TEST(a_file_that_does_not_fit_is_left)
 {
     static const char *const rows[] = { "boot", "cut", "garbage", "commit" };

@@ -1,5 +1,6 @@
-/* The agent opens files for a workload with the rights of its user, with real users and namespaces.
- * Contents and inodes are compared with stat of the test's own path. */
+/* Tests that the agent opens the files of a workload only with the rights of the workload's user.
+ * Users and namespaces are real. The opened file must be the one that the test sees at its own
+ * path. */
 #include "tests/hw/tree.h"
 
 #include <errno.h>

@@ -1,5 +1,6 @@
-/* The publisher alone, over a simulated connection: when its next turn is due, and a spool that
- * cannot be read. */
+/* Tests the publisher, which sends the frames of the spool to the aggregator
+ * (agent/link/publish.h). The connection is simulated. The tests check when its next turn is due,
+ * and what happens if the spool cannot be read. */
 #include "agent/link/publish.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
-/* The pace of a process, against the truth of a simulated thread. */
+/* Tests the pace of a process, that is, how long it spends in its operations and between them
+ * (agent/hang/pace.h). The expected values come from a simulated thread. */
 #include "agent/hang/pace.h"
 #include "tests/check.h"
 #include "tests/seed.h"
@@ -20,7 +21,7 @@ typedef struct {
     mrd_drain_thread thread;
     mrd_dur_ns now;
     int open; /* index of the open call's operation, or -1 */
-    /* The truth at the begin of the newest call of each operation. */
+    /* expected values at the begin of the newest call of each operation */
     mrd_dur_ns at[OPS], outside_at[OPS], inside_at[OPS][OPS];
     uint64_t entered_at[OPS][OPS];
 } sim;
@@ -177,8 +178,8 @@ some(rig *r, mrd_dur_ns most)
     return 1 + (mrd_dur_ns) draw(&r->rng, (uint64_t) most);
 }
 
-/* Random steps of many lengths: every pace is exactly what the thread had done at the begin of the
- * call, and a pace comes about every 2 s or every step. */
+/* Steps have random lengths. Each pace must be exactly what the thread had done at the begin of the
+ * call. A pace must appear about every 2 s, or in every step if steps are longer. */
 TEST(paces_are_exact)
 {
     for (uint64_t seed = test_seed(); seed < test_seed() + 40; seed++) {
@@ -205,8 +206,9 @@ TEST(paces_are_exact)
     }
 }
 
-/* Steps as long as the mean interval of looks, with an execution of a hundredth of it: equal
- * intervals would not find it, irregular ones do. */
+/* Steps are as long as the mean interval at which the agent looks, and an execution takes a
+ * hundredth of a step. At equal intervals the agent would always miss the execution. At irregular
+ * ones it sees some of them. */
 TEST(short_executions_are_found)
 {
     rig r;
@@ -220,8 +222,9 @@ TEST(short_executions_are_found)
     CHECK_INT(r.none, 0);
 }
 
-/* The leading operation: an execution even if a barrier is entered more often. Of two models with
- * equal numbers, the one with the smaller group. A copy that is called very often is no step. */
+/* The agent chooses the operation that marks the steps. An execution is preferred to a barrier,
+ * even if the barrier is entered more often. Of two models that are executed equally often, the one
+ * with the smaller group is chosen. A copy is never chosen, even if it is called very often. */
 TEST(the_leading_operation_is_the_execution)
 {
     rig r;
@@ -246,8 +249,8 @@ TEST(the_leading_operation_is_the_execution)
     CHECK(r.paces >= 3);
 }
 
-/* When the job goes on with another operation, the process has no pace for a while, so that nobody
- * subtracts paces of different operations. */
+/* If another operation becomes the one that marks the steps, the process has no pace for a while.
+ * Otherwise paces of different operations might be subtracted from each other. */
 TEST(another_leading_operation_restarts)
 {
     const mrd_rank_pace *pace;
@@ -270,8 +273,8 @@ TEST(another_leading_operation_restarts)
     CHECK_INT(r.none, 2);
 }
 
-/* Another thread goes on with the operation (its times begin at 0, but may be higher later), an
- * operation loses its slot, the counts begin again: no pace until two readings agree. */
+/* The times of a process are not continuous if another thread continues the operation, or if the
+ * times of an operation begin at 0 again. Then there is no pace until two readings agree. */
 TEST(times_that_do_not_add_up_restart)
 {
     for (int what = 0; what < 3; what++) {
@@ -306,8 +309,9 @@ TEST(times_that_do_not_add_up_restart)
     }
 }
 
-/* A reading during a change, an end that is half stored, and calls inside one another give no pace.
- * Without the defect, the same look gives one. */
+/* The agent computes no pace from times that are inconsistent: if it read them during a change, if
+ * the end of a call is half stored, or if calls are nested. From the same state without the defect
+ * it computes one. */
 TEST(inconsistent_times_give_no_pace)
 {
     for (int what = 0; what < 4; what++) {

@@ -1,4 +1,5 @@
-/* The state of ranks, read from rings that the test writes, in the test's own time. */
+/* Tests how the agent determines the state of ranks (agent/hang/ranks.h). The test writes the rings
+ * and sets the time. */
 #include "agent/hang/ranks.h"
 #include "tests/agent/ops_make.h"
 
@@ -12,7 +13,7 @@ typedef struct {
     mrd_local_ns now;
     mrd_drain_process *process;
     mrd_sid names[3];          /* of the events of the cores */
-    mrd_track_id tracks[2];    /* of the two physical cores of a logical core */
+    mrd_track_id tracks[2];    /* for the two physical cores of a logical core */
     mrd_local_ns looked[4000]; /* when mrd_ranks_next_ns changed */
     size_t looks;
 } rig;
@@ -124,7 +125,8 @@ state_of(rig *r)
     return state;
 }
 
-/* Two paces give whole steps, with the parts of each, without a change of the version. */
+/* The difference of two paces is a number of whole steps with their parts. A new pace alone does
+ * not change the version of the ranks' state. */
 TEST(paces_give_whole_steps)
 {
     mrd_rank_pace first, second;

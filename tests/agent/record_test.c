@@ -1,5 +1,5 @@
-/* Which events from before the start and after the stop of a session belong to it, for each kind
- * and clock, and the status after a commit. */
+/* Tests which events belong to a session (agent/record/record.h), for events near its start and its
+ * stop, of each kind and clock. Also tests the status of a session after a commit. */
 #include "agent/record/record.h"
 
 #include <signal.h>

@@ -1,5 +1,5 @@
-/* The end of a ring is reported once: the open spans of its process and its last losses. This also
- * holds if the agent is killed between the commit and the removal of the file. */
+/* Tests that the open spans and the last losses of an ended ring are reported once, even if the
+ * agent is killed between the commit and the removal of the ring's file. */
 #include "tests/agent/ring_make.h"
 
 #include "agent/rings/drain.h"

@@ -1,5 +1,5 @@
-/* Which files a user can put into the ring directory, and their effect on other users. Measures CPU
- * time of this thread, so that a busy machine does not matter. */
+/* Tests that the files of one user in the ring directory do not delay the rings of other users.
+ * Times are CPU times of this thread, so that a busy machine does not matter. */
 #include "tests/agent/ring_make.h"
 
 #include <sys/resource.h>

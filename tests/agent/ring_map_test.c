@@ -1,5 +1,5 @@
-/* Rings that are read in place, without a copy. They give the same events as a copy, whatever their
- * owner does to the file. */
+/* Tests rings that the agent reads in the mapped file, without a copy. The events must be the same
+ * as from a copy, whatever the owner of the file does to it. */
 #include "agent/rings/ring_map.h"
 #include "tests/agent/ring_make.h"
 #include "tests/wait.h"
@@ -168,7 +168,8 @@ killed_by_another(int sent)
     drop(m, r, &map);
 }
 
-/* A SIGBUS from a foreign mapping, and one that another process sent. */
+/* The agent catches SIGBUS only for its mapped rings. A SIGBUS from another mapping, or sent by a
+ * process, still kills it. */
 TEST(another_signal_of_the_kind_still_kills)
 {
     for (int sent = 0; sent < 2; sent++)
@@ -180,7 +181,8 @@ typedef struct {
     atomic_bool over;
 } changer;
 
-/* Permanently overwrites the lengths, kinds and bodies of records with random values. */
+/* Overwrites the lengths, kinds and bodies of records with random values, again and again in a
+ * thread. */
 static void *
 change(void *arg)
 {

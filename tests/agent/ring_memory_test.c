@@ -1,5 +1,5 @@
-/* The agent's memory for rings. Files with holes and texts that never end cost their user nothing,
- * and must not exhaust the agent's memory for other users. */
+/* Tests the limits of the agent's memory for rings. A user can make sparse files and texts without
+ * an end at no cost. These must not use up the memory that other users need. */
 #include "tests/agent/ring_make.h"
 
 #include "agent/rings/drain.h"

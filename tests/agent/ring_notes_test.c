@@ -1,7 +1,7 @@
 /*
- * Notes of losses (capture/ring/ring_note.h), from the process that writes them to the losses that the
- * agent emits. Each lost event must be counted once, whichever process is killed in between. Notes
- * of other users must not count.
+ * Tests the notes by which a process tells the agent of its losses (capture/ring/ring_note.h). Each
+ * lost event must be counted once, even if the process or the agent is killed at any time. Notes in
+ * the name of another user's process must not count.
  */
 #include "tests/agent/ring_make.h"
 
@@ -185,7 +185,7 @@ TEST(losses_of_a_running_process)
     mrd_drain_close(p);
 }
 
-/* The last note of a process that has ended. */
+/* A process writes a note and ends. The agent must count the losses and remove the note. */
 TEST(losses_of_a_process_that_has_ended)
 {
     for (int hold = 0; hold < 2; hold++) {
@@ -233,7 +233,8 @@ TEST(an_agent_is_killed)
     }
 }
 
-/* Names and texts of others are refused, and nothing that a link points to is touched. */
+/* A note is the text of a symbolic link. Links with other names or texts are ignored, and nothing
+ * that a link points to is changed. */
 TEST(what_is_no_note_is_left_alone)
 {
     static const struct {
@@ -274,7 +275,7 @@ TEST(what_is_no_note_is_left_alone)
     mrd_drain_close(p);
 }
 
-/* A note in the name of another user's process. */
+/* A user writes a note in the name of another user's process. It does not count and is removed. */
 TEST(another_users_process_is_not_ones_own)
 {
     mrd_ring_name name = process_named(1, make_start_ticks(1));

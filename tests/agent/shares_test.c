@@ -1,5 +1,6 @@
-/* Capture directories of several users, and of file systems that hang. The usage and the failures
- * of one user do not affect others. Unused directories are removed from the agent's list. */
+/* Tests capture directories of several users, some on file systems that hang. What one user stores,
+ * and the errors of that user's directories, must not affect other users. Unused directories are
+ * removed from the agent's list. */
 #include "tests/agent/ring_make.h"
 
 #include <grp.h>

@@ -1,5 +1,5 @@
-/* The machine of a spool lost its power. The spool's files may then be older than the counts it had
- * reported. */
+/* Tests a spool (agent/spool/spool.h) after the machine lost its power. Its files may then be older
+ * than the counts that it has already reported to the aggregator. */
 #include "tests/check.h"
 
 #include <stdlib.h>

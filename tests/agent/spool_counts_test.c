@@ -1,5 +1,6 @@
-/* A spool in which segments were cut or removed. The counts file still has the notes, the ring
- * positions and the sessions, and the times of the lost events. */
+/* Tests a spool (agent/spool/spool.h) in which segments were cut or removed. Its file "counts" must
+ * still have the notes, the positions in the rings, the sessions, and the times of the lost
+ * events. */
 #include "tests/agent/spool_make.h"
 
 #include <signal.h>

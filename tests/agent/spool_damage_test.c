@@ -1,4 +1,5 @@
-/* A spool with cut, damaged or removed files. The missing events are counted, with their times. */
+/* Tests a spool (agent/spool/spool.h) with cut, damaged or removed files. The missing events must
+ * be counted, with their times. */
 #include "tests/agent/spool_make.h"
 
 #include <dirent.h>
@@ -173,9 +174,9 @@ left_in(const char *dir, bool answered[CUT_SESSIONS][CUT_FRAMES], uint64_t left[
     free(names);
 }
 
-/* Frames of several sessions, some answered out of order. Then the segments are cut at a random
- * byte or removed. Each committed frame is delivered, still there, or damaged. Answered frames are
- * never sent again, and frames that are still in the files remain in the queue. */
+/* The spool has frames of several sessions, some of them answered out of order. Then the segments
+ * are cut at a random byte or removed. Each committed frame must count as delivered, be still in
+ * the queue, or count as damaged. Answered frames are never sent again. */
 TEST(what_is_cut_off_behind_its_back_is_counted)
 {
     for (uint64_t start = 1; start <= 40; start++) {
@@ -231,8 +232,8 @@ TEST(what_is_cut_off_behind_its_back_is_counted)
     }
 }
 
-/* A file system that is smaller than the spool's limit: the oldest frames are dropped and the
- * newest remain. */
+/* The file system is smaller than the spool's limit. The oldest frames are dropped, and the newest
+ * ones are kept. */
 /* Adds `frames` frames of 10 events. A full disk prevents the record of the answer to the first
  * one. */
 static void

@@ -1,5 +1,6 @@
-/* The spool with records that another program could have written, and with failing system calls.
- * Existing data stays, and the reports match what happened. */
+/* Tests a spool (agent/spool/spool.h) with records that another program could have written, and
+ * with failing system calls. Existing data must stay, and errors and counts must state what
+ * happened. */
 #include "tests/check.h"
 
 #include <dirent.h>
@@ -333,8 +334,8 @@ append(const char *dir, const record *r)
     free(payload);
 }
 
-/* A record with a right checksum and invalid content. It is cut off together with all that
- * follows. */
+/* A record has a correct checksum and invalid contents. The segment is cut before this record, so
+ * that all later records are removed too. */
 TEST(records_are_checked)
 {
     static const record rows[] = {
@@ -470,7 +471,8 @@ TEST(a_frame_recalls_a_forgotten_session)
     mrd_spool_close(s);
 }
 
-/* Foreign links with the names of the next segments: nothing is written through them. */
+/* Another program has created links with the names of the next segments. The spool must not write
+ * through them. */
 TEST(another_name_in_the_place_of_a_segment)
 {
     static const char *const names[] = { "a symbolic link", "a hard link", "a file", "a folder" };
@@ -607,8 +609,8 @@ TEST(a_segment_that_refuses_is_left)
     mrd_spool_close(s);
 }
 
-/* A commit with notes of more sessions than a spool allows, which no spool wrote: the directory is
- * not opened. */
+/* A commit has notes of more sessions than a spool allows, so no spool has written it. The
+ * directory is not opened. */
 TEST(too_many_sessions_in_a_segment)
 {
     enum { MOST = 4096 };

@@ -1,6 +1,7 @@
-/* Spools with several random kinds of damage, in segments and in the file of counts. No event counts
- * twice. If the answers of found frames are in neither, the spool counts like one of an earlier
- * boot, and the aggregator says which of these frames it has. */
+/* Tests spools (agent/spool/spool.h) with several random kinds of damage, in the segments and in
+ * the file "counts". No event may count twice. If neither of them has the answers to the frames
+ * that are found, the spool treats these frames like those of an earlier boot. The aggregator then
+ * states which of them it has. */
 #include "tests/agent/spool_make.h"
 
 #include <fcntl.h>
@@ -17,7 +18,7 @@ draw(uint64_t *seed, uint64_t below)
     return (test_rand(seed) >> 11) % below;
 }
 
-/* Cuts, bends or removes one file of the spool, or overwrites a part of it with zeros. */
+/* Cuts, changes or removes one file of the spool, or overwrites a part of it with zeros. */
 static void
 harm(const char *dir, uint64_t *seed)
 {

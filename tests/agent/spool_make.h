@@ -1,4 +1,5 @@
-/* tests/agent/spool_make.h - a spool with invented frames, for the tests of the spool. */
+/* tests/agent/spool_make.h - makes a spool with generated frames, for the tests of
+ * agent/spool/spool.h, which defines the terms. */
 #ifndef MRD_TESTS_AGENT_SPOOL_MAKE_H
 #define MRD_TESTS_AGENT_SPOOL_MAKE_H
 

@@ -1,5 +1,5 @@
-/* The spool: frames stay until they are done, the oldest are forced out, and only a spool's own
- * files are used. */
+/* Tests the spool (agent/spool/spool.h). Frames are kept until they are answered. If the spool is
+ * full, the oldest frames are forced out. Only the spool's own files are used. */
 #include "tests/agent/spool_make.h"
 
 #include <dirent.h>
@@ -85,8 +85,8 @@ TEST(tallies_go_on)
                   MRD_OK);
         CHECK(mrd_spool_uncommitted(s));
         CHECK_ERR("commit", mrd_spool_commit(s, NULL, 0, NULL), MRD_OK);
-        /* A frame and a loss that are added now and never committed. The next agent must count
-         * neither of them. */
+        /* Adds a frame and a loss that are never committed. The next agent must count neither of
+         * them. */
         f.epoch = mrd_spool_epoch(s);
         f.seq = mrd_spool_next_seq(s, 7);
         mrd_frame_put(&f, (mrd_bytes){ NULL, 0 }, frame);
@@ -300,7 +300,8 @@ files_in(const char *dir)
     return n;
 }
 
-/* No space for a new segment: the error names the reason, and the existing data stays unchanged. */
+/* There is no space for a new segment. The error names the reason, and the existing data stays
+ * unchanged. */
 TEST(a_disk_that_is_full_at_the_start)
 {
     char dir[512], path[600];

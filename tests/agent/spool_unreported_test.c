@@ -1,5 +1,6 @@
-/* Answers and losses that a full disk could not record. If neither the segments nor the counts
- * contain them, a successor finds the frames again. These must not be included in the sums that it
+/* Tests answers and losses that a spool (agent/spool/spool.h) could not record because the disk was
+ * full. If neither the segments nor the file "counts" have them, the next agent finds the frames
+ * again. These frames must then not be included in the sums of answered or lost events that it
  * reads. */
 #include <errno.h>
 #include <fcntl.h>
@@ -116,8 +117,8 @@ TEST(an_answer_of_a_session_without_a_place_and_without_room)
     mrd_spool_close(s);
 }
 
-/* The commit of a frame is missing, but an answer to it exists. It is removed from the queue
- * once. */
+/* The answer to a frame is recorded, but the commit of the frame is missing. The frame is removed
+ * from the queue once. */
 TEST(an_answer_of_a_frame_without_its_commit)
 {
     char dir[600];

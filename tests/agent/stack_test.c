@@ -1,6 +1,6 @@
 /*
- * Stacks of other processes: of Python, of a program without it, of one that ends or may not be
- * read, and of one whose memory is damaged in any way.
+ * Tests reading the stacks of other processes: of Python, of a program without Python, of a process
+ * that ends or may not be read, and of one whose memory is damaged at random.
  */
 #include <fcntl.h>
 #include <inttypes.h>
@@ -410,7 +410,8 @@ replace(const copy *c, uint64_t old, uint64_t new)
         }
 }
 
-/* All objects of one type get another type: the frames then end before the first such object. */
+/* All objects of one type get another type. The list of frames then ends before the first such
+ * object. */
 TEST(objects_of_another_type_are_no_frames)
 {
     static const char *const types[] = { "PyCode_Type", "PyUnicode_Type", "PyBytes_Type" };

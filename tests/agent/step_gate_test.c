@@ -1,4 +1,4 @@
-/* Limits a session to a range of steps of a program (agent/record/step_gate.h). */
+/* Tests the limit of a session to a range of a program's steps (agent/record/step_gate.h). */
 #include "agent/record/step_gate.h"
 
 #include "tests/check.h"

@@ -1,4 +1,4 @@
-/* Trace files that grow after they were read. */
+/* Tests trace files that grow after the agent has read them. */
 #include <fcntl.h>
 #include <unistd.h>
 

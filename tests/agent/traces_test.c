@@ -1,4 +1,5 @@
-/* Trace files in capture directories become events of the session, each once. */
+/* Tests that the events of trace files in capture directories become events of the session, each of
+ * them once. */
 #include "tests/agent/ring_make.h"
 
 #include <fcntl.h>

@@ -1,5 +1,6 @@
-/* Output of the drain other than events, data that it keeps until a minimum age, and the successor
- * of a reader that released the first half of a document. */
+/* Tests the reader of the rings (the drain): its results other than events, and what it keeps until
+ * a minimum age. Also tests the next reader after one that has already released the first half of a
+ * document. */
 #include <sys/syscall.h>
 
 #include "agent/rings/drain.h"
@@ -133,7 +134,8 @@ put(maker *m, int kind, uint32_t name, int64_t ts, uint64_t value)
         NULL, 0);
 }
 
-/* The load and the unload of a model are reported with its name and arguments, and also as a span. */
+/* The load and the unload of a model are reported with its name and arguments, and also as a
+ * span. */
 TEST(models_are_reported)
 {
     static receiver r;
@@ -297,7 +299,8 @@ TEST(every_end_without_its_start_is_given)
     close_both(p, m);
 }
 
-/* Adds an argument to a span: the sequence number of an asynchronous request, or a similar value. */
+/* Adds an argument to a span: the sequence number of an asynchronous request, or a similar
+ * value. */
 static bool
 put_numbered(maker *m, bool is_call, mrd_item_type type, uint32_t key, const void *value,
              size_t len)

@@ -301,7 +301,7 @@ a_span(model *d)
     want(d, expect(MRD_SPAN, d->now, (int64_t) r.rec.value, &r, " id 0", r.args));
 }
 
-/* Begin and end in either order; either may be missing. */
+/* Adds a begin and an end in either order. One of them may be missing. */
 static void
 a_pair(model *d, uint64_t number, bool is_model)
 {
@@ -627,8 +627,8 @@ step_all(mrd_drain *p)
         ;
 }
 
-/* More open spans than the limit. Each one above it is dropped with its cause, and none is lost
- * without being counted. */
+/* There are more open spans than the limit. Each span above the limit is counted as lost, with its
+ * cause. */
 TEST(open_spans_beyond_the_limit_are_counted)
 {
     enum { BEYOND = 5 };
@@ -707,8 +707,9 @@ typedef struct {
 #define HALF (sizeof(document) / 2)
 #define ALL  (sizeof(document) - 1)
 
-/* Which chunks form a complete document. Incomplete documents give no events, and are not counted
- * here, because their writer counted them. */
+/* A document of the runtime is written in chunks. The rows are sequences of chunks that do or do
+ * not form a complete document. Incomplete documents give no events and are not counted, because
+ * their writer has counted them. */
 TEST(chunks_make_a_document_only_in_a_row)
 {
     static const struct {
