@@ -87,8 +87,8 @@ add_wait(core *c, interval wait)
     c->n_waits = c->n_waits - (end - begin) + 1;
 }
 
-/* Returns the time of collectives inside the execution, and forgets the collectives until its
- * end. */
+/* Returns the time of collectives inside the execution, and forgets the collectives that ended
+ * before its end. */
 static mrd_dur_ns
 take_waits(core *c, interval execution)
 {
@@ -103,7 +103,7 @@ take_waits(core *c, interval execution)
         done = n + 1;
     }
     if (done > 0 && mrd_ev_before(execution.to, c->waits[done - 1].to))
-        c->waits[--done].from = execution.to;
+        done--; /* the next execution may begin inside this one */
     c->n_waits -= done;
     memmove(c->waits, c->waits + done, c->n_waits * sizeof(c->waits[0]));
     return sum;

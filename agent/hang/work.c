@@ -146,10 +146,10 @@ mrd_work_find_thread(const char *proc_root, int64_t pid, int64_t own_pid, int64_
     unsigned tasks = 0;
     DIR *dir;
 
+    if (own_pid == MRD_NONE)
+        return tid;
     if (tid == own_pid) /* the first thread has the ids of its process */
         return pid;
-    if (own_pid == pid) /* the same namespace, in all likelihood; mrd_work_thread fails if not */
-        return tid;
     snprintf(path, sizeof(path), "%s/%" PRId64 "/task", proc_root, pid);
     if ((dir = opendir(path)) == NULL)
         return 0;

@@ -22,7 +22,8 @@ typedef struct {
 } mrd_thread_work;
 
 /* Returns the id in proc_root of a thread of process `pid`, or 0 if it has ended. `tid` is the
- * thread's id in the process's own pid namespace, where the process has the id `own_pid`. */
+ * thread's id in the process's own pid namespace, where the process has the id `own_pid`. own_pid is
+ * MRD_NONE if that is the namespace of proc_root. */
 int64_t mrd_work_find_thread(const char *proc_root, int64_t pid, int64_t own_pid, int64_t tid);
 /* Reads the times of a thread with the ids of proc_root. Errors: NOTFOUND, also if the kernel does
  * not keep these times. */

@@ -2,6 +2,7 @@
  * and sets the time. */
 #include "agent/hang/ranks.h"
 #include "tests/agent/ops_make.h"
+#include "tests/hw/tree.h"
 
 #define STEP (100 * MRD_MS)
 
@@ -235,6 +236,31 @@ TEST(looks_are_irregular)
     for (size_t i = 0; i < 4; i++)
         CHECK(tenths[i] > r.looks / 12);
     rig_end(&r);
+}
+
+/* The thread of a process in a container has another id for the agent than for the process. */
+TEST(threads_are_found_from_outside_of_a_container)
+{
+    const char *root = test_tmp();
+    mrd_thread_work work = { -1, -1 };
+
+    tree_file(root, "42/task/42/status", "Name:\tpython\nNSpid:\t42\t7\n");
+    tree_file(root, "42/task/43/status", "Name:\tpython\nNSpid:\t43\t8\n");
+    tree_file(root, "42/task/44/status", "Name:\tpython\nNSpid:\t44\t43\n");
+    tree_file(root, "42/task/43/schedstat", "123456 7890 12\n");
+    tree_file(root, "42/task/44/schedstat", "\n");
+    CHECK_INT(mrd_work_find_thread(root, 42, MRD_NONE, 43), 43); /* no namespace */
+    CHECK_INT(mrd_work_find_thread(root, 42, 7, 7), 42);
+    CHECK_INT(mrd_work_find_thread(root, 42, 7, 8), 43);
+    CHECK_INT(mrd_work_find_thread(root, 42, 7, 43), 44);
+    CHECK_INT(mrd_work_find_thread(root, 42, 7, 9), 0);
+    CHECK_INT(mrd_work_find_thread(root, 41, 7, 9), 0);
+    CHECK_ERR("43", mrd_work_thread(root, 42, 43, &work), MRD_OK);
+    CHECK_INT(work.on_cpu, 123456);
+    CHECK_INT(work.cpu_wait, 7890);
+    CHECK_ERR("44", mrd_work_thread(root, 42, 44, &work), MRD_NOTFOUND);
+    CHECK_ERR("42", mrd_work_thread(root, 42, 42, &work), MRD_NOTFOUND);
+    CHECK_ERR("self", mrd_work_thread("/proc", getpid(), getpid(), &work), MRD_OK);
 }
 
 TEST_MAIN()
