@@ -226,7 +226,7 @@ read_pace(const mrd_drain_ops_kept *ops, const mrd_drain_thread *thread, size_t 
                                  .lead = lead };
     for (size_t i = 0; i < thread->n_ops; i++) {
         set_op(&ret_pace->ops[i], &ops->v[thread->ops[i].op]);
-        ret_pace->ops[i].entered = thread->ops[i].entered;
+        ret_pace->ops[i].entered = thread->ops[i].calls + (uint64_t) thread->ops[i].open;
         ret_pace->ops[i].inside = thread->ops[i].inside;
     }
     if (op->open && thread->ring.ended.ns != 0)
@@ -259,6 +259,21 @@ fits(const mrd_rank_pace *before, const mrd_rank_pace *pace)
     return before->thread == pace->thread && misfit <= MISFIT_BOUND(elapsed);
 }
 
+/* The ring counts calls modulo 2^32. Continues the counts of the reading before. */
+static void
+continue_counts(const mrd_rank_pace *before, mrd_rank_pace *pace)
+{
+    for (size_t i = 0; i < pace->n_ops; i++)
+        for (size_t k = 0; k < before->n_ops; k++) {
+            uint64_t last = before->ops[k].entered;
+            uint32_t more = (uint32_t) (pace->ops[i].entered - last);
+
+            /* a lower count is an operation that got another slot */
+            if (is_op(&before->ops[k], pace->ops[i].name, pace->ops[i].group) && more < INT32_MAX)
+                pace->ops[i].entered = last + more;
+        }
+}
+
 /* Reads a pace if the leading operation has begun a call since the look before at `looked`. */
 static void
 read_next(mrd_rank_pace_tracker *tracker, const mrd_drain_ops_kept *ops,
@@ -279,6 +294,8 @@ read_next(mrd_rank_pace_tracker *tracker, const mrd_drain_ops_kept *ops,
         return;
     read_pace(ops, thread, lead, &pace);
     tracker->valid = tracker->last.at.ns == 0 || fits(&tracker->last, &pace);
+    if (tracker->valid)
+        continue_counts(&tracker->last, &pace);
     tracker->last = pace;
     tracker->due = mrd_local_add(pace.at, MRD_RANK_PACE_EVERY);
 }

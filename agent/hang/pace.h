@@ -29,7 +29,7 @@
 typedef struct {
     char name[MRD_DRAIN_OP_NAME];
     uint64_t group;
-    uint64_t entered;  /* calls that the process had entered */
+    uint64_t entered;  /* number of calls that the main thread had begun */
     mrd_dur_ns inside; /* time that the main thread had spent in ended calls */
 } mrd_rank_pace_op;
 
@@ -43,12 +43,12 @@ typedef struct {
 } mrd_rank_pace;
 
 typedef struct {
-    mrd_rank_pace_op
-        lead; /* the leading operation and its calls at `window`; name "" if none is known */
+    mrd_rank_pace_op lead; /* the leading operation; name "" if none is known */
     uint32_t thread;
     mrd_local_ns looked; /* time of the last look; 0 if there was none */
     mrd_local_ns window; /* begin of the time in which calls are counted to choose an operation */
-    mrd_rank_pace_op starts[MRD_DRAIN_OPS]; /* `entered` of all operations at `window` */
+    /* all operations, and how often the process had entered them at `window` */
+    mrd_rank_pace_op starts[MRD_DRAIN_OPS];
     size_t n_starts;
     mrd_rank_pace last; /* the newest reading */
     bool valid;         /* `last` is the pace of the process */

@@ -404,6 +404,7 @@ look(void *self, mrd_drain_process *process)
     if (k == NULL && (k = add(ranks, process)) == NULL)
         return;
     if (look_at_ops(ranks, k)) {
+        set_state(k, 'S', ranks->now); /* it runs */
         k->progress = ranks->now;
         k->idle = k->work_at = (mrd_local_ns){ 0 };
         k->quiet = false;

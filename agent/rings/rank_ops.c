@@ -80,8 +80,8 @@ mrd_drain_ops_add(mrd_drain_ops_kept *to, mrd_drain_threads *threads, mrd_ring_r
             thread->ops[thread->n_ops++] =
                 (mrd_drain_thread_op){ .op = op,
                                        .open = states[i].open,
-                                       .entered = states[i].entered,
                                        .begin = mrd_local_add(states[i].begin, shift),
+                                       .calls = states[i].calls,
                                        .inside = states[i].inside };
     }
 }

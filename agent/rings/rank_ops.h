@@ -36,10 +36,10 @@ typedef struct {
 typedef struct {
     size_t op; /* index in mrd_drain_ops_kept.v */
     bool open;
-    /* number and begin of the thread's newest call; the number counts the calls of the process */
-    uint64_t entered;
-    mrd_local_ns begin;
-    mrd_dur_ns inside; /* time that the thread spent in ended calls of the operation */
+    mrd_local_ns begin; /* of the thread's newest call */
+    /* calls that the thread ended (modulo 2^32), and its time in them */
+    uint32_t calls;
+    mrd_dur_ns inside;
 } mrd_drain_thread_op;
 
 /* The operations and times of one thread; `ring` is described at mrd_ring_ops_thread. */

@@ -87,6 +87,13 @@ set_time(_Atomic uint64_t *time, uint64_t ticks)
     atomic_store_explicit(time, ticks, memory_order_release);
 }
 
+static void
+clear_slot(mrd_ring_hdr *hdr, unsigned i)
+{
+    set_time(&hdr->ops_time.inside[i], 0);
+    atomic_store_explicit(&hdr->ops_calls[i], 0, memory_order_release);
+}
+
 /* Makes the times of the ring belong to this thread. Its times in another ring, and those of the
  * ring's previous thread, are not continued. */
 static void
@@ -94,7 +101,7 @@ start_times(mrd_ring_hdr *hdr)
 {
     set_time(&hdr->ops_time.ended, 0);
     for (unsigned i = 0; i < MRD_RING_OPS; i++)
-        set_time(&hdr->ops_time.inside[i], 0);
+        clear_slot(hdr, i);
     set_time(&hdr->ops_time.outside, 0);
     atomic_store_explicit(&hdr->ops_thread, (uint32_t) syscall(SYS_gettid), memory_order_release);
     timed = hdr;
@@ -106,12 +113,15 @@ add_times(mrd_ring_hdr *hdr, const mrd_ring_op *ring_op, uint64_t begin, uint64_
 {
     mrd_ring_ops_time *times = &hdr->ops_time;
     _Atomic uint64_t *inside = &times->inside[ring_op - hdr->ops];
+    _Atomic uint32_t *calls = &hdr->ops_calls[ring_op - hdr->ops];
     uint64_t ended = atomic_load_explicit(&times->ended, memory_order_relaxed);
 
     if (ended != 0)
         set_time(&times->outside,
                  atomic_load_explicit(&times->outside, memory_order_relaxed) + begin - ended);
     set_time(inside, atomic_load_explicit(inside, memory_order_relaxed) + end - begin);
+    atomic_store_explicit(calls, atomic_load_explicit(calls, memory_order_relaxed) + 1,
+                          memory_order_release);
     set_time(&times->ended, end);
 }
 
@@ -153,7 +163,7 @@ mrd_rec_op_begin(mrd_rec_op *op, uint32_t name, uint64_t group, uint64_t bytes)
     if (!again) {
         atomic_store_explicit(&ring_op->group, group, memory_order_relaxed);
         atomic_store_explicit(&ring_op->name_seen, (uint64_t) name << 32, memory_order_relaxed);
-        set_time(&hdr->ops_time.inside[ring_op - hdr->ops], 0);
+        clear_slot(hdr, (unsigned) (ring_op - hdr->ops));
     }
     atomic_store_explicit(&ring_op->bytes_before,
                           again ? atomic_load_explicit(&ring_op->bytes, memory_order_relaxed) : 0,

@@ -174,7 +174,10 @@ typedef struct {
     /* Thread id, in the owner's pid namespace, of the thread to which ops_time belongs. 0 if the
      * ring has no ops_time. */
     _Atomic uint32_t ops_thread;
-    uint8_t reserved1[32];
+    /* outermost calls of the operation in ops[i] that this thread ended, modulo 2^32. It is stored
+     * together with ops_time. */
+    _Atomic uint32_t ops_calls[MRD_RING_OPS];
+    uint8_t reserved1[8];
 
     /* Stored by the reader only. */
     _Alignas(64) _Atomic uint64_t tail; /* bytes of data ever consumed */
@@ -211,6 +214,7 @@ static_assert(offsetof(mrd_ring_hdr, lost) == 384, "ring ABI changed");
 static_assert(offsetof(mrd_ring_hdr, ops_flags) == 280, "ring ABI changed");
 static_assert(offsetof(mrd_ring_hdr, ops) == 640, "ring ABI changed");
 static_assert(offsetof(mrd_ring_hdr, ops_thread) == 284, "ring ABI changed");
+static_assert(offsetof(mrd_ring_hdr, ops_calls) == 288, "ring ABI changed");
 static_assert(offsetof(mrd_ring_hdr, open) == 1024, "ring ABI changed");
 static_assert(offsetof(mrd_ring_hdr, ops_time) == 1984, "ring ABI changed");
 static_assert(offsetof(mrd_ring_hdr, ident) == 2048, "ring ABI changed");

@@ -64,6 +64,7 @@ static bool
 same_times(const mrd_ring_hdr *first, const mrd_ring_hdr *second)
 {
     return memcmp(&first->ops_time, &second->ops_time, sizeof(first->ops_time)) == 0 &&
+           memcmp(first->ops_calls, second->ops_calls, sizeof(first->ops_calls)) == 0 &&
            first->ops_thread == second->ops_thread;
 }
 
@@ -97,6 +98,7 @@ mrd_ring_ops(mrd_ring_reader *reader, mrd_ring_op_state ret_ops[MRD_RING_OPS],
             .bytes_before = op->bytes_before,
             .seen = (uint32_t) op->name_seen,
             .slow_ns = slow_ns(reader, op, (uint32_t) op->name_seen),
+            .calls = second.ops_calls[i],
             .inside = ticks_ns(reader, second.ops_time.inside[i]),
         };
         if (first.ops[i].state != op->state)

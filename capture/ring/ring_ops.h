@@ -19,7 +19,10 @@ typedef struct {
     /* At most one in 1,000 of the observed calls took longer than this. 0 if no call was slow
      * enough to be observed. */
     mrd_dur_ns slow_ns;
-    mrd_dur_ns inside; /* time that the ring's thread spent in ended calls of this operation */
+    /* outermost calls of this operation that the ring's thread ended (modulo 2^32), and the time that
+     * it spent in them */
+    uint32_t calls;
+    mrd_dur_ns inside;
 } mrd_ring_op_state;
 
 /* How the ring's thread spent its time (mrd_ring_ops_time). */

@@ -30,6 +30,7 @@ ops_end(maker *m, unsigned i, mrd_local_ns at)
     if (time->ended != 0)
         time->outside += op->begin - time->ended;
     time->inside[i] += (uint64_t) at.ns - op->begin;
+    m->h->ops_calls[i]++;
     time->ended = (uint64_t) at.ns;
 }
 

@@ -1,5 +1,4 @@
-/* Tests the pace of a process, that is, how long it spends in its operations and between them
- * (agent/hang/pace.h). The expected values come from a simulated thread. */
+/* The pace of a process, against the truth of a simulated thread. */
 #include "agent/hang/pace.h"
 #include "tests/check.h"
 #include "tests/seed.h"
@@ -21,7 +20,8 @@ typedef struct {
     mrd_drain_thread thread;
     mrd_dur_ns now;
     int open; /* index of the open call's operation, or -1 */
-    /* expected values at the begin of the newest call of each operation */
+    uint64_t calls[OPS];
+    /* The truth at the begin of the newest call of each operation. */
     mrd_dur_ns at[OPS], outside_at[OPS], inside_at[OPS][OPS];
     uint64_t entered_at[OPS][OPS];
 } sim;
@@ -63,7 +63,7 @@ begin_call(sim *s, size_t op)
     mrd_drain_thread_op *slot = &s->thread.ops[i];
 
     slot->open = true;
-    slot->entered = ++s->ops.v[op].entered;
+    s->ops.v[op].entered++;
     slot->begin.ns = s->now;
     s->open = (int) i;
     s->at[op] = s->now;
@@ -71,7 +71,7 @@ begin_call(sim *s, size_t op)
                         (s->thread.ring.ended.ns != 0 ? s->now - s->thread.ring.ended.ns : 0);
     for (size_t k = 0; k < s->thread.n_ops; k++) {
         s->inside_at[op][s->thread.ops[k].op] = s->thread.ops[k].inside;
-        s->entered_at[op][s->thread.ops[k].op] = s->thread.ops[k].entered;
+        s->entered_at[op][s->thread.ops[k].op] = s->calls[s->thread.ops[k].op] + (k == i);
     }
 }
 
@@ -83,6 +83,8 @@ end_call(sim *s)
 
     ring->outside += ring->ended.ns != 0 ? slot->begin.ns - ring->ended.ns : 0;
     slot->open = false;
+    slot->calls++;
+    s->calls[slot->op]++;
     slot->inside += s->now - slot->begin.ns;
     ring->ended.ns = s->now;
     s->open = -1;
@@ -109,6 +111,7 @@ typedef struct {
     mrd_rank_pace_tracker tracker;
     mrd_dur_ns next; /* time of the next look */
     uint64_t rng;
+    uint64_t offset;    /* calls of each operation before the test began */
     size_t paces, none; /* how often a pace appeared, and how often it disappeared */
     mrd_dur_ns newest;  /* time from the begin of the call to the look that made the newest pace */
 } rig;
@@ -144,7 +147,7 @@ check_pace(rig *r)
         size_t op = (size_t) (pace->ops[i].group - 7);
 
         CHECK_INT(pace->ops[i].inside, s->inside_at[lead][op]);
-        CHECK_INT(pace->ops[i].entered, s->entered_at[lead][op]);
+        CHECK_INT(pace->ops[i].entered - r->offset, s->entered_at[lead][op]);
     }
     r->newest = s->now - pace->at.ns;
 }
@@ -178,8 +181,8 @@ some(rig *r, mrd_dur_ns most)
     return 1 + (mrd_dur_ns) draw(&r->rng, (uint64_t) most);
 }
 
-/* Steps have random lengths. Each pace must be exactly what the thread had done at the begin of the
- * call. A pace must appear about every 2 s, or in every step if steps are longer. */
+/* Random steps of many lengths: every pace is exactly what the thread had done at the begin of the
+ * call, and a pace comes about every 2 s or every step. */
 TEST(paces_are_exact)
 {
     for (uint64_t seed = test_seed(); seed < test_seed() + 40; seed++) {
@@ -206,9 +209,23 @@ TEST(paces_are_exact)
     }
 }
 
-/* Steps are as long as the mean interval at which the agent looks, and an execution takes a
- * hundredth of a step. At equal intervals the agent would always miss the execution. At irregular
- * ones it sees some of them. */
+/* The ring's counts of calls wrap around at 2^32. Those of the pace do not. */
+TEST(counts_do_not_wrap_around)
+{
+    rig r;
+
+    rig_init(&r, test_seed());
+    r.offset = UINT32_MAX - 100;
+    slot_of(&r.s, 0);
+    r.s.thread.ops[0].calls = UINT32_MAX - 100;
+    for (size_t i = 0; i < 400; i++)
+        call(&r, 0, 20 * MRD_MS, 50 * MRD_MS);
+    CHECK(r.paces > 10);
+    CHECK_INT(r.none, 0);
+}
+
+/* Steps as long as the mean interval of looks, with an execution of a hundredth of it: equal
+ * intervals would not find it, irregular ones do. */
 TEST(short_executions_are_found)
 {
     rig r;
@@ -222,9 +239,8 @@ TEST(short_executions_are_found)
     CHECK_INT(r.none, 0);
 }
 
-/* The agent chooses the operation that marks the steps. An execution is preferred to a barrier,
- * even if the barrier is entered more often. Of two models that are executed equally often, the one
- * with the smaller group is chosen. A copy is never chosen, even if it is called very often. */
+/* The leading operation: an execution even if a barrier is entered more often. Of two models with
+ * equal numbers, the one with the smaller group. A copy that is called very often is no step. */
 TEST(the_leading_operation_is_the_execution)
 {
     rig r;
@@ -249,8 +265,8 @@ TEST(the_leading_operation_is_the_execution)
     CHECK(r.paces >= 3);
 }
 
-/* If another operation becomes the one that marks the steps, the process has no pace for a while.
- * Otherwise paces of different operations might be subtracted from each other. */
+/* When the job goes on with another operation, the process has no pace for a while, so that nobody
+ * subtracts paces of different operations. */
 TEST(another_leading_operation_restarts)
 {
     const mrd_rank_pace *pace;
@@ -273,8 +289,8 @@ TEST(another_leading_operation_restarts)
     CHECK_INT(r.none, 2);
 }
 
-/* The times of a process are not continuous if another thread continues the operation, or if the
- * times of an operation begin at 0 again. Then there is no pace until two readings agree. */
+/* Another thread goes on with the operation (its times begin at 0, but may be higher later), an
+ * operation loses its slot, the counts begin again: no pace until two readings agree. */
 TEST(times_that_do_not_add_up_restart)
 {
     for (int what = 0; what < 3; what++) {
@@ -309,9 +325,8 @@ TEST(times_that_do_not_add_up_restart)
     }
 }
 
-/* The agent computes no pace from times that are inconsistent: if it read them during a change, if
- * the end of a call is half stored, or if calls are nested. From the same state without the defect
- * it computes one. */
+/* A reading during a change, an end that is half stored, and calls inside one another give no pace.
+ * Without the defect, the same look gives one. */
 TEST(inconsistent_times_give_no_pace)
 {
     for (int what = 0; what < 4; what++) {

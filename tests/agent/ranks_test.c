@@ -143,6 +143,7 @@ TEST(paces_give_whole_steps)
     version = mrd_ranks_version(r.ranks);
     paces = mrd_ranks_paces(r.ranks);
     REQUIRE(state.pace != NULL);
+    CHECK_INT(state.state, 'S');
     CHECK(paces >= 1);
     first = *state.pace;
     thread = state.thread;

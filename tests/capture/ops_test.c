@@ -134,6 +134,7 @@ TEST(the_times_add_up)
 
         REQUIRE(state != NULL && inside[i].calls > 0);
         CHECK_INT(state->entered, inside[i].calls);
+        CHECK_INT(state->calls, inside[i].calls);
         CHECK(state->inside >= inside[i].least && state->inside <= inside[i].most);
     }
     CHECK(thread.outside >= outside);
@@ -165,6 +166,7 @@ TEST(an_evicted_operation_loses_its_time)
     REQUIRE(find(states, n, 0) != NULL);
     CHECK(find(states, n, 0)->inside < 3 * MRD_MS);
     CHECK_INT(find(states, n, 0)->entered, 2);
+    CHECK_INT(find(states, n, 0)->calls, 1); /* in this slot */
     mrd_ring_close(reader);
 }
 
@@ -187,6 +189,7 @@ TEST(a_nested_call_is_not_counted_twice)
     REQUIRE(n == 2);
     CHECK_INT(thread.flags, MRD_RING_OPS_NESTED);
     CHECK_INT(find(states, n, 1)->inside, 0);
+    CHECK(find(states, n, 1)->calls == 0 && find(states, n, 0)->calls == 1);
     CHECK_INT(find(states, n, 0)->inside, mrd_local_diff(thread.ended, find(states, n, 0)->begin));
     CHECK(find(states, n, 0)->inside >= inside.least);
     CHECK_INT(thread.outside, 0);
@@ -234,7 +237,8 @@ TEST(times_belong_to_one_thread)
         REQUIRE(of[i].hdr != NULL);
         CHECK_INT(of[i].hdr->ops_time.outside, 0);
         CHECK(of[i].hdr->ops_time.inside[0] > 0 && of[i].hdr->ops_time.inside[0] < MRD_SEC);
-        CHECK_INT(of[i].hdr->ops[0].state >> 1, i + 1); /* the count of calls goes on */
+        CHECK_INT(of[i].hdr->ops[0].state >> 1, i + 1); /* the process's count goes on */
+        CHECK_INT(of[i].hdr->ops_calls[0], 1);
     }
     CHECK(of[0].hdr == of[1].hdr);
 }
