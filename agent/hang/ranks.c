@@ -506,7 +506,8 @@ mrd_ranks_get(const mrd_ranks *ranks, size_t i, mrd_rank_state *ret_state)
         return false;
     *ret_state = (mrd_rank_state){ .ident = &k->ident,
                                    .gone = k->process == NULL,
-                                   .state = k->state,
+                                   /* without progress, R and S mean the same */
+                                   .state = k->state == 'S' && !k->quiet ? 'R' : k->state,
                                    .quiet = { k->quiet ? k->progress.ns : 0 },
                                    .idle = k->idle,
                                    .state_at = k->state_at,

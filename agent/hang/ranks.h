@@ -47,7 +47,8 @@ void mrd_ranks_event(mrd_ranks *ranks, const mrd_drain_process *process, unsigne
 typedef struct {
     const mrd_ident *ident;
     bool gone;
-    /* state of the process as the letter in /proc/PID/stat; 'X' if it ended, '?' if unknown */
+    /* state of the process as the letter in /proc/PID/stat; 'R' if it makes progress, 'X' if it
+     * ended, '?' if unknown */
     char state;
     mrd_local_ns state_at; /* since when `state` is unchanged */
     /* RAW times since when the process makes no progress, and since when it does no work either;

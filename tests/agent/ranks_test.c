@@ -143,7 +143,7 @@ TEST(paces_give_whole_steps)
     version = mrd_ranks_version(r.ranks);
     paces = mrd_ranks_paces(r.ranks);
     REQUIRE(state.pace != NULL);
-    CHECK_INT(state.state, 'S');
+    CHECK_INT(state.state, 'R');
     CHECK(paces >= 1);
     first = *state.pace;
     thread = state.thread;
@@ -159,7 +159,7 @@ TEST(paces_give_whole_steps)
     REQUIRE(state.pace != NULL);
     second = *state.pace;
     n = second.ops[0].entered - first.ops[0].entered;
-    CHECK(n >= 60 && n <= 100);
+    CHECK(n >= 75 && n <= 125);
     CHECK_INT(mrd_local_diff(second.at, first.at), (int64_t) n * STEP);
     CHECK_INT(second.outside - first.outside, (int64_t) n * 40 * MRD_MS);
     CHECK_INT(second.ops[0].inside - first.ops[0].inside, (int64_t) n * 60 * MRD_MS);
@@ -169,6 +169,24 @@ TEST(paces_give_whole_steps)
     CHECK(state.executions - executions >= n - 2 && state.executions - executions <= n + 2);
     CHECK(mrd_ranks_paces(r.ranks) >= paces + 4 && mrd_ranks_paces(r.ranks) <= paces + 5);
     CHECK_INT(mrd_ranks_version(r.ranks), version);
+    rig_end(&r);
+}
+
+/* A process that stands still keeps its pace, and shows its own state again. */
+TEST(a_process_that_stands_still_sleeps)
+{
+    mrd_local_ns at;
+    rig r;
+
+    rig_init(&r, "MERIDIAN_JOB=train\n");
+    steps(&r, 50, true);
+    REQUIRE(state_of(&r).pace != NULL);
+    at = state_of(&r).pace->at;
+    pass(&r, 5 * MRD_SEC);
+    CHECK_INT(state_of(&r).state, 'S');
+    CHECK(state_of(&r).quiet.ns != 0);
+    REQUIRE(state_of(&r).pace != NULL);
+    CHECK(mrd_local_diff(state_of(&r).pace->at, at) <= 2 * MRD_SEC);
     rig_end(&r);
 }
 
