@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/num.h"
 #include "base/vec.h"
 
 typedef struct {
@@ -14,6 +15,9 @@ typedef struct {
     interval execution; /* the newest execution, which does not count yet */
     bool pending;       /* `execution` is valid */
     unsigned skips;     /* the number of executions, from `execution` on, that do not count */
+    /* own work and number of the executions that counted since the last mrd_device_time_take */
+    mrd_dur_ns sum;
+    uint64_t executions;
     /* collectives that do not overlap, in order of time */
     interval *waits;
     size_t n_waits, cap_waits;
@@ -122,7 +126,7 @@ is_same(interval a, interval b)
 
 /* Counts the pending execution, and makes `execution` pending. */
 static void
-add_execution(mrd_device_time *device, core *c, interval execution)
+add_execution(core *c, interval execution)
 {
     mrd_dur_ns waits;
 
@@ -138,8 +142,8 @@ add_execution(mrd_device_time *device, core *c, interval execution)
     if (c->pending) {
         waits = take_waits(c, c->execution);
         if (c->skips == 0) {
-            device->sum += mrd_ev_diff(c->execution.to, c->execution.from) - waits;
-            device->executions++;
+            c->sum = mrd_sat_add(c->sum, mrd_ev_diff(c->execution.to, c->execution.from) - waits);
+            c->executions++;
         } else {
             c->skips--;
         }
@@ -160,7 +164,7 @@ mrd_device_time_add(mrd_device_time *device, uint64_t key, bool wait, mrd_ev_ns 
     if (wait)
         add_wait(c, span);
     else
-        add_execution(device, c, span);
+        add_execution(c, span);
 }
 
 void
@@ -170,9 +174,31 @@ mrd_device_time_lost(mrd_device_time *device)
         skip(&device->cores[i]);
 }
 
-mrd_dur_ns
-mrd_device_time_sum(const mrd_device_time *device, uint64_t *ret_executions)
+/* Returns true if an execution of core `a` takes longer than one of core `b`. */
+static bool
+is_slower(const core *a, const core *b)
 {
+    if (a->executions == 0 || b->executions == 0)
+        return a->executions > 0;
+    return (double) a->sum / (double) a->executions > (double) b->sum / (double) b->executions;
+}
+
+mrd_dur_ns
+mrd_device_time_take(mrd_device_time *device, uint64_t *ret_executions)
+{
+    const core *slowest = NULL;
+
+    for (size_t i = 0; i < device->n_cores; i++)
+        if (slowest == NULL || is_slower(&device->cores[i], slowest))
+            slowest = &device->cores[i];
+    if (slowest != NULL) {
+        device->sum = mrd_sat_add(device->sum, slowest->sum);
+        device->executions += slowest->executions;
+    }
+    for (size_t i = 0; i < device->n_cores; i++) {
+        device->cores[i].sum = 0;
+        device->cores[i].executions = 0;
+    }
     *ret_executions = device->executions;
     return device->sum;
 }

@@ -36,7 +36,9 @@ void mrd_device_time_add(mrd_device_time *device, uint64_t core, bool wait, mrd_
                          mrd_dur_ns dur);
 /* Handles that events of the process were lost. */
 void mrd_device_time_lost(mrd_device_time *device);
-/* Gets the own work of all executions that count, and their number. Both only grow. */
-mrd_dur_ns mrd_device_time_sum(const mrd_device_time *device, uint64_t *ret_executions);
+/* Returns own work and the number of executions that it includes. Each call adds what the slowest
+ * core did since the call before, because the other cores wait for it. The slowest core is the one
+ * with the longest own work of an execution. So both values only grow. */
+mrd_dur_ns mrd_device_time_take(mrd_device_time *device, uint64_t *ret_executions);
 
 #endif

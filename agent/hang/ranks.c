@@ -257,7 +257,7 @@ static void
 look_at_device(rank *k)
 {
     uint64_t executions = 0;
-    mrd_dur_ns sum = k->device != NULL ? mrd_device_time_sum(k->device, &executions) : -1;
+    mrd_dur_ns sum = k->device != NULL ? mrd_device_time_take(k->device, &executions) : -1;
     bool complete = k->paces_without_device == 0 && executions > k->executions &&
                     (k->collectives > 0 || k->ident.world_size == 1);
 

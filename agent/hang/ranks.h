@@ -68,7 +68,7 @@ typedef struct {
     const mrd_rank_pace
         *pace;              /* NULL if the process has none; then the next members mean nothing */
     mrd_thread_work thread; /* of the main thread soon after the pace; members are -1 if unknown */
-    /* Own work of the process's cores and the number of executions that it includes
+    /* Own work of the process's slowest cores and the number of executions that it includes
      * (agent/hang/device_time.h). `device` is -1 if it is unknown: the runtime's trace is not
      * recorded or lacks collectives, or events were lost. */
     mrd_dur_ns device;
