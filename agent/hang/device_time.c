@@ -109,7 +109,8 @@ take_waits(core *c, interval execution)
     if (done > 0 && mrd_ev_before(execution.to, c->waits[done - 1].to))
         done--; /* the next execution may begin inside this one */
     c->n_waits -= done;
-    memmove(c->waits, c->waits + done, c->n_waits * sizeof(c->waits[0]));
+    if (done > 0)
+        memmove(c->waits, c->waits + done, c->n_waits * sizeof(c->waits[0]));
     return sum;
 }
 
