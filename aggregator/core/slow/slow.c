@@ -73,6 +73,8 @@ mrd_slow_free(mrd_slow *slow)
     free(slow->history);
     free(slow->changed);
     free(slow->scratch);
+    free(slow->peers);
+    free(slow->findings);
     free(slow);
 }
 
@@ -313,13 +315,17 @@ mrd_slow_step(mrd_slow *slow, mrd_local_ns now)
             drop_unreported(slow, node);
     }
     for (size_t i = slow->n_jobs; i-- > 0;)
-        if (slow->jobs[i]->n == 0)
+        if (slow->jobs[i]->n == 0) {
+            mrd_slow_withdraw(slow, slow->jobs[i], now);
             drop_job(slow, i);
+        }
     if (slow->stepped.ns != 0 && mrd_local_diff(now, slow->stepped) < JUDGE_EVERY)
         return slow->n_changed;
     slow->stepped = now;
-    for (size_t i = 0; i < slow->n_jobs; i++)
+    for (size_t i = 0; i < slow->n_jobs; i++) {
         mrd_slow_refresh(slow, slow->jobs[i]);
+        mrd_slow_judge(slow, slow->jobs[i], now);
+    }
     return slow->n_changed;
 }
 

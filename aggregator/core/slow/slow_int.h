@@ -1,6 +1,6 @@
 /* aggregator/core/slow/slow_int.h - internals of the slow watch: slow.c stores the reports of
- * nodes, slow_slots.c turns readings into slots, slow_medians.c compares ranks, and slow_list.c
- * lists jobs and ranks */
+ * nodes, slow_slots.c turns readings into slots, slow_rule.c compares ranks, slow_verdict.c
+ * gives verdicts, and slow_list.c lists jobs and ranks */
 #ifndef MRD_AGGREGATOR_CORE_SLOW_SLOW_INT_H
 #define MRD_AGGREGATOR_CORE_SLOW_SLOW_INT_H
 
@@ -52,6 +52,15 @@ typedef struct {
     bool changed; /* `processes` may have processes that were not reported again */
 } slow_node;
 
+/* A process that may get a verdict, or that has one. */
+typedef struct {
+    int64_t pid, start_ticks; /* `pid` 0 if there is no process */
+    size_t node;
+    mrd_slow_part part;
+    unsigned scale; /* of the window in which the process is slow */
+    unsigned seen;  /* number of judgements in a row that found it */
+} slow_watched;
+
 struct slow_job {
     mrd_job_key key;
     mrd_jobid identity; /* the pairs that all its processes reported */
@@ -66,7 +75,35 @@ struct slow_job {
     float part[MRD_SLOW_PARTS];    /* of the parts in the last 10 s; negative if unknown */
     /* the verdict about the job; its class is NO_VERDICT if there is none */
     mrd_slow_verdict verdict;
+    slow_watched candidate; /* the process that the verdict, or the next one, names first */
+    uint64_t judged;        /* number of judgements of the job */
+    /* number of judgements in a row in which the delay was over, or the rank was not judged */
+    unsigned over, unjudged;
 };
+
+#define SLOW_SCALE_MAX 16 /* slots in the longest block */
+#define SLOW_CHANNELS  9  /* values of a slot that are compared; slow_rule.c lists them */
+
+/* The last slots of the ranks that repeat the same leading operation. */
+typedef struct {
+    slow_process **peers; /* in mrd_slow.peers */
+    size_t n;
+    int64_t to;     /* number of the newest slot */
+    unsigned scale; /* slots in each of the 8 blocks */
+    float step;     /* median time of a step */
+    /* medians over the ranks that were already computed, by channel and slot */
+    float medians[SLOW_CHANNELS][MRD_SLOW_SLOTS];
+} slow_window;
+
+/* A slow rank, with the part of its step that is too long. All times are per step. */
+typedef struct {
+    slow_process *process;
+    mrd_slow_part part;
+    mrd_slow_class cls;
+    unsigned scale;
+    float excess, threshold; /* what the part is longer than that of the peers, and the limit */
+    float spread, peers, step;
+} slow_finding;
 
 struct mrd_slow {
     slow_node *nodes;
@@ -82,6 +119,10 @@ struct mrd_slow {
     size_t n_changed, cap_changed;
     float *scratch; /* memory for medians */
     size_t cap_scratch;
+    slow_process **peers; /* the ranks that are compared at present */
+    size_t cap_peers;
+    slow_finding *findings; /* the slow ranks of the job that is judged */
+    size_t n_findings, cap_findings;
     uint64_t last_id;
     mrd_slow_counts counts;
 };
@@ -95,6 +136,33 @@ const slow_slot *mrd_slow_slot_of(const slow_process *process, int64_t slot);
 float mrd_slow_median(float *v, size_t n);
 /* Sorts the members of the job, and computes the medians that the lists show. */
 void mrd_slow_refresh(mrd_slow *slow, slow_job *job);
+/* Judges a job: gives a verdict, updates or withdraws it. */
+void mrd_slow_judge(mrd_slow *slow, slow_job *job, mrd_local_ns now);
+/* Withdraws the verdict about the job, if there is one. */
+void mrd_slow_withdraw(mrd_slow *slow, slow_job *job, mrd_local_ns now);
+
+/* ---- slow_rule.c ---- */
+
+/* Returns true if the process has readings and runs, and if its node sends messages. */
+bool mrd_slow_is_comparable(const mrd_slow *slow, const slow_process *process, mrd_local_ns now);
+bool mrd_slow_has_same_lead(const slow_process *a, const slow_process *b);
+/* Collects the ranks of the job that can be compared with `like`, over the last 8 * `scale` slots.
+ * Returns false if they are less than 3, or if the slots have too few readings. The window is valid
+ * until the next call. */
+bool mrd_slow_window_open(mrd_slow *slow, const slow_job *job, const slow_process *like,
+                          mrd_local_ns now, unsigned scale, slow_window *ret_window);
+/* Adds the slow ranks of the window to slow->findings. `has_device` says whether the device's own
+ * work is known for a rank of the job. */
+void mrd_slow_find(mrd_slow *slow, slow_window *window, bool has_device);
+/* Compares one part of one rank. Returns false if it is unknown. */
+bool mrd_slow_check(mrd_slow *slow, slow_window *window, const slow_process *process,
+                    mrd_slow_part part, slow_finding *ret_finding);
+/* Finds the slot in which the rank became slow. Returns how long after the begin of the slot the
+ * delay began, in slots. */
+float mrd_slow_onset(mrd_slow *slow, slow_window *window, const slow_finding *finding,
+                     int64_t *ret_slot);
+/* Returns how much shorter a step would be without the ranks in slow->findings. */
+float mrd_slow_loss(mrd_slow *slow, slow_window *window, const slow_finding *finding);
 slow_job *mrd_slow_find_job(const mrd_slow *slow, const mrd_job_key *key, bool confirmed);
 
 #endif

@@ -1,0 +1,481 @@
+/*
+ * Compares the ranks that repeat the same leading operation, over a window of the last slots.
+ *
+ * The window has BLOCKS blocks. A block has `scale` slots: 1, 4 or 16. Long windows find small
+ * delays of jobs whose steps vary much. The residual of a rank in a slot is its value minus the
+ * median of all ranks. Medians over slots, blocks and ranks keep a pause or a stall from looking
+ * like a slow rank.
+ */
+#include "aggregator/core/slow/slow_int.h"
+
+#include <string.h>
+
+#include "base/vec.h"
+
+#define BLOCKS 8
+/* A rank is slow only if so many of the newest blocks are slow. It follows that a delay is named
+ * after 5 of 8 blocks, when it has moved the median. */
+#define BLOCKS_SLOW 5
+/* At the normal distribution this makes a median absolute deviation a standard deviation. */
+#define DEVIATION 1.4826F
+#define LEAST     0.01F /* a shorter part of a step is not worth a verdict */
+#define OWN       3.0F  /* the excess is at least so many spreads of the rank's own blocks */
+/* Ranks whose steps differ by more than this part do not wait for one another in each step. */
+#define SAME_PACE 0.05
+/* The part of the excess by which the peers must wait longer than the slow rank. */
+#define AWAITED 0.5F
+/* The part of the excess that the wait for a CPU must explain. */
+#define EXPLAINED    0.8F
+#define LATE         (1200 * MRD_MS) /* reports of a slot arrive until this time after its end */
+#define SILENT       (5 * MRD_SEC)   /* the ranks of a node are not judged after this time */
+#define OLDEST_END   16 /* a window ends at most so many slots ago: steps of 30 s end in them */
+#define NOT_COMPUTED (-2.0F)
+
+/* What is compared besides the parts. */
+enum { WAIT = MRD_SLOW_PARTS, COLLECTIVES, CPU_WAIT, STEP, OWN_WORK };
+
+static float
+value_of(const slow_slot *slot, unsigned channel)
+{
+    float device = slot->part[MRD_SLOW_DEVICE];
+
+    switch (channel) {
+    case WAIT:
+        return slot->part[MRD_SLOW_EXECUTION] + slot->collective;
+    case COLLECTIVES:
+        return slot->collective;
+    case CPU_WAIT:
+        return slot->cpu_wait;
+    case STEP:
+        return slot->step;
+    case OWN_WORK:
+        return slot->part[MRD_SLOW_HOST] + slot->part[MRD_SLOW_RUNTIME] + (device < 0 ? 0 : device);
+    default:
+        return slot->part[channel];
+    }
+}
+
+/* ---- The window ---- */
+
+bool
+mrd_slow_is_comparable(const mrd_slow *slow, const slow_process *process, mrd_local_ns now)
+{
+    const slow_node *node = &slow->nodes[process->node];
+
+    return process->series != NULL && !process->lost && process->reported && node->gone.ns == 0 &&
+           mrd_local_diff(now, node->seen) <= SILENT && process->state != MRD_HANG_STOPPED &&
+           process->state != MRD_HANG_ZOMBIE && process->state != MRD_HANG_GONE;
+}
+
+bool
+mrd_slow_has_same_lead(const slow_process *a, const slow_process *b)
+{
+    const mrd_slow_reading *x = &a->series->last, *y = &b->series->last;
+
+    return x->ops[x->lead].group == y->ops[y->lead].group &&
+           strcmp(x->ops[x->lead].name, y->ops[y->lead].name) == 0;
+}
+
+/* Collects the ranks with the same leading operation as `like`. */
+static bool
+collect(mrd_slow *slow, const slow_job *job, const slow_process *like, mrd_local_ns now,
+        slow_window *window)
+{
+    if (!MRD_VEC_ROOM(slow->peers, 0, slow->cap_peers, job->n) ||
+        !MRD_VEC_ROOM(slow->scratch, 0, slow->cap_scratch, 4 * job->n))
+        return false;
+    window->peers = slow->peers;
+    for (size_t i = 0; i < job->n; i++)
+        if (mrd_slow_is_comparable(slow, job->members[i], now) &&
+            mrd_slow_has_same_lead(job->members[i], like))
+            window->peers[window->n++] = job->members[i];
+    return window->n >= 3;
+}
+
+/* Finds the newest slot for which three of four ranks have values. */
+static bool
+find_end(slow_window *window, mrd_local_ns now)
+{
+    int64_t newest = (now.ns - LATE) / MRD_SLOW_SLOT - 1;
+
+    for (int64_t slot = newest; slot > newest - OLDEST_END && slot > 0; slot--) {
+        size_t n = 0;
+
+        for (size_t i = 0; i < window->n; i++)
+            n += mrd_slow_slot_of(window->peers[i], slot) != NULL;
+        if (4 * n >= 3 * window->n) {
+            window->to = slot;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Returns the mean step of the process in the window; 0 if it has too few readings. */
+static float
+mean_step(const slow_window *window, const slow_process *process)
+{
+    double time = 0, steps = 0;
+    unsigned fresh = 0;
+
+    for (int64_t at = window->to - BLOCKS * window->scale + 1; at <= window->to; at++) {
+        const slow_slot *slot = mrd_slow_slot_of(process, at);
+
+        if (slot == NULL || !slot->fresh)
+            continue;
+        fresh++;
+        steps += slot->steps;
+        time += (double) slot->step * slot->steps;
+    }
+    return fresh >= BLOCKS && steps > 0 ? (float) (time / steps) : 0;
+}
+
+/* Keeps the ranks that have the usual step of the group. Returns false if they are too few. */
+static bool
+keep_same_pace(mrd_slow *slow, slow_window *window)
+{
+    size_t all = window->n, n = 0;
+
+    for (size_t i = 0; i < all; i++) {
+        float step = mean_step(window, window->peers[i]);
+
+        if (step > 0)
+            slow->scratch[n++] = step;
+    }
+    if (n < 3)
+        return false;
+    window->step = mrd_slow_median(slow->scratch, n);
+    window->n = 0;
+    for (size_t i = 0; i < all; i++) {
+        slow_process *process = window->peers[i];
+        float step = mean_step(window, process);
+
+        if (step > window->step * (1 - SAME_PACE) && step < window->step * (1 + SAME_PACE))
+            window->peers[window->n++] = process;
+    }
+    return window->n >= 3 && 2 * window->n >= n;
+}
+
+bool
+mrd_slow_window_open(mrd_slow *slow, const slow_job *job, const slow_process *like,
+                     mrd_local_ns now, unsigned scale, slow_window *window)
+{
+    window->n = 0;
+    window->scale = scale;
+    if (!collect(slow, job, like, now, window) || !find_end(window, now) ||
+        !keep_same_pace(slow, window))
+        return false;
+    for (size_t i = 0; i < SLOW_CHANNELS; i++)
+        for (size_t k = 0; k < MRD_SLOW_SLOTS; k++)
+            window->medians[i][k] = NOT_COMPUTED;
+    return true;
+}
+
+/* Returns the median of the ranks in a slot; negative if less than half of them have a value. */
+static float
+median_at(mrd_slow *slow, slow_window *window, unsigned channel, int64_t at)
+{
+    float *median = &window->medians[channel][at % MRD_SLOW_SLOTS];
+    float *values = slow->scratch + 3 * window->n;
+    size_t n = 0;
+
+    if (*median > NOT_COMPUTED)
+        return *median;
+    for (size_t i = 0; i < window->n; i++) {
+        const slow_slot *slot = mrd_slow_slot_of(window->peers[i], at);
+
+        if (slot != NULL && value_of(slot, channel) >= 0)
+            values[n++] = value_of(slot, channel);
+    }
+    *median = n >= 3 && 2 * n >= window->n ? mrd_slow_median(values, n) : -1;
+    return *median;
+}
+
+/* Stores the residual of the process in a slot. Only slots with a reading count: a long pause
+ * covers many slots, but is one observation. */
+static bool
+residual_at(mrd_slow *slow, slow_window *window, const slow_process *process, unsigned channel,
+            int64_t at, float *ret_residual)
+{
+    const slow_slot *slot = mrd_slow_slot_of(process, at);
+    float median;
+
+    if (slot == NULL || !slot->fresh || value_of(slot, channel) < 0 ||
+        (median = median_at(slow, window, channel, at)) < 0)
+        return false;
+    *ret_residual = value_of(slot, channel) - median;
+    return true;
+}
+
+/* Stores the median residual of each block. Returns false if a block has no reading. */
+static bool
+block_residuals(mrd_slow *slow, slow_window *window, const slow_process *process, unsigned channel,
+                float ret_blocks[BLOCKS])
+{
+    int64_t at = window->to - BLOCKS * window->scale + 1;
+
+    for (size_t i = 0; i < BLOCKS; i++) {
+        float residuals[SLOW_SCALE_MAX];
+        size_t n = 0;
+
+        for (unsigned k = 0; k < window->scale; k++, at++)
+            n += residual_at(slow, window, process, channel, at, &residuals[n]);
+        if (n == 0)
+            return false;
+        ret_blocks[i] = mrd_slow_median(residuals, n);
+    }
+    return true;
+}
+
+static float
+median_residual(mrd_slow *slow, slow_window *window, const slow_process *process, unsigned channel,
+                float otherwise)
+{
+    float blocks[BLOCKS];
+
+    return block_residuals(slow, window, process, channel, blocks) ? mrd_slow_median(blocks, BLOCKS)
+                                                                   : otherwise;
+}
+
+/* ---- The comparison ---- */
+
+static float
+spread_of(const float *values, size_t n, float middle, float *scratch)
+{
+    for (size_t i = 0; i < n; i++)
+        scratch[i] = values[i] < middle ? middle - values[i] : values[i] - middle;
+    return DEVIATION * mrd_slow_median(scratch, n);
+}
+
+/* What the blocks of one rank say about one part. */
+typedef struct {
+    float excess, spread, lowest; /* `lowest`: the least residual of the newest blocks */
+} sample;
+
+static bool
+sample_of(mrd_slow *slow, slow_window *window, const slow_process *process, unsigned part,
+          sample *ret_sample)
+{
+    float blocks[BLOCKS], sorted[BLOCKS];
+
+    if (!block_residuals(slow, window, process, part, blocks))
+        return false;
+    memcpy(sorted, blocks, sizeof(sorted));
+    ret_sample->excess = mrd_slow_median(sorted, BLOCKS);
+    ret_sample->spread = spread_of(blocks, BLOCKS, ret_sample->excess, sorted);
+    ret_sample->lowest = blocks[BLOCKS - 1];
+    for (size_t i = BLOCKS - BLOCKS_SLOW; i < BLOCKS; i++)
+        if (blocks[i] < ret_sample->lowest)
+            ret_sample->lowest = blocks[i];
+    return true;
+}
+
+/* The excess is at least so many spreads between the ranks. The largest of many ranks lies further
+ * out, so the number grows with the ranks. */
+static float
+between_factor(size_t n)
+{
+    return n <= 16 ? 5 : n <= 64 ? 6 : n <= 1024 ? 7 : 8;
+}
+
+/* What the samples of all ranks have in common. */
+typedef struct {
+    size_t n;
+    float between, spread; /* spread between the ranks, and the usual spread of one rank */
+} common_sample;
+
+/* Computes what the part of all ranks has in common. Returns false if too few ranks have it. */
+static bool
+compare(mrd_slow *slow, slow_window *window, unsigned part, common_sample *ret_common)
+{
+    float *excess = slow->scratch, *spread = excess + window->n, *work = spread + window->n;
+    size_t n = 0;
+    sample one;
+
+    for (size_t i = 0; i < window->n; i++) {
+        if (!sample_of(slow, window, window->peers[i], part, &one))
+            continue;
+        excess[n] = one.excess;
+        spread[n++] = one.spread;
+    }
+    if (n < 3 || 2 * n < window->n)
+        return false;
+    memcpy(work, excess, n * sizeof(*work));
+    ret_common->n = n;
+    ret_common->between = spread_of(excess, n, mrd_slow_median(work, n), work);
+    ret_common->spread = mrd_slow_median(spread, n);
+    return true;
+}
+
+static float
+threshold_of(const slow_window *window, const common_sample *common, const sample *one)
+{
+    float own = OWN * (one->spread > common->spread ? one->spread : common->spread);
+    float between = between_factor(common->n) * common->between, least = LEAST * window->step;
+
+    return own > between ? (own > least ? own : least) : (between > least ? between : least);
+}
+
+/* Returns true if the other ranks wait for this rank because of its excess. */
+static bool
+is_awaited(mrd_slow *slow, slow_window *window, const slow_process *process, unsigned part,
+           float excess)
+{
+    float step = mean_step(window, process) - window->step;
+    unsigned channel = part == MRD_SLOW_EXECUTION ? COLLECTIVES : WAIT;
+
+    /* a rank for which nobody waits has longer steps than the others, or shorter ones */
+    if (step > AWAITED * excess || step < -AWAITED * excess)
+        return false;
+    /* the rank's work must be longer as a whole: time that only moved from one part to another one
+     * delays nobody */
+    if (part != MRD_SLOW_EXECUTION &&
+        median_residual(slow, window, process, OWN_WORK, 0) < AWAITED * excess)
+        return false;
+    /* waits inside an execution cannot be seen, if the part is the device's own work */
+    return part == MRD_SLOW_DEVICE ||
+           -median_residual(slow, window, process, channel, 0) >= AWAITED * excess;
+}
+
+bool
+mrd_slow_check(mrd_slow *slow, slow_window *window, const slow_process *process, mrd_slow_part part,
+               slow_finding *ret_finding)
+{
+    common_sample common;
+    sample one;
+
+    if (!compare(slow, window, part, &common) || !sample_of(slow, window, process, part, &one))
+        return false;
+    ret_finding->excess = one.excess;
+    ret_finding->threshold = threshold_of(window, &common, &one);
+    ret_finding->spread = one.spread > common.spread ? one.spread : common.spread;
+    ret_finding->peers = median_at(slow, window, part, window->to);
+    ret_finding->step = window->step;
+    return true;
+}
+
+static mrd_slow_class
+class_of(mrd_slow *slow, slow_window *window, const slow_finding *finding)
+{
+    switch (finding->part) {
+    case MRD_SLOW_HOST:
+        return median_residual(slow, window, finding->process, CPU_WAIT, 0) >=
+                       EXPLAINED * finding->excess
+                   ? MRD_SLOW_STARVED
+                   : MRD_SLOW_IS_HOST;
+    case MRD_SLOW_DEVICE:
+        return MRD_SLOW_IS_DEVICE;
+    case MRD_SLOW_RUNTIME:
+        return MRD_SLOW_IS_RUNTIME;
+    default:
+        return MRD_SLOW_IS_EXECUTION;
+    }
+}
+
+/* Adds the ranks that are slow in this part to slow->findings. Adds none if they are so many that
+ * the job itself is slow. */
+static void
+find_in_part(mrd_slow *slow, slow_window *window, mrd_slow_part part)
+{
+    size_t before = slow->n_findings, n_slow = 0;
+    common_sample common;
+
+    if (!compare(slow, window, part, &common))
+        return;
+    for (size_t i = 0; i < window->n; i++) {
+        slow_finding finding = { .process = window->peers[i], .part = part };
+        sample one;
+
+        if (!sample_of(slow, window, finding.process, part, &one))
+            continue;
+        finding.threshold = threshold_of(window, &common, &one);
+        if (one.excess < finding.threshold || one.lowest < finding.threshold / 2)
+            continue;
+        n_slow++;
+        finding.excess = one.excess;
+        finding.spread = one.spread > common.spread ? one.spread : common.spread;
+        finding.step = window->step;
+        finding.scale = window->scale;
+        finding.peers = median_at(slow, window, part, window->to);
+        if (!is_awaited(slow, window, finding.process, part, one.excess) ||
+            !MRD_VEC_ROOM(slow->findings, slow->n_findings, slow->cap_findings, 1))
+            continue;
+        finding.cls = class_of(slow, window, &finding);
+        slow->findings[slow->n_findings++] = finding;
+    }
+    if (n_slow > (common.n < 4 ? 1 : common.n / 4))
+        slow->n_findings = before;
+}
+
+void
+mrd_slow_find(mrd_slow *slow, slow_window *window, bool has_device)
+{
+    if (window->step > 30e9F)
+        return;
+    find_in_part(slow, window, MRD_SLOW_HOST);
+    find_in_part(slow, window, MRD_SLOW_RUNTIME);
+    find_in_part(slow, window, has_device ? MRD_SLOW_DEVICE : MRD_SLOW_EXECUTION);
+}
+
+/* ---- Since when, and how much ---- */
+
+/* Returns which part of the excess the slot has, from 0 to `most`. */
+static float
+share_at(mrd_slow *slow, slow_window *window, const slow_finding *finding, int64_t at, float most)
+{
+    float residual;
+
+    if (!residual_at(slow, window, finding->process, finding->part, at, &residual) || residual < 0)
+        return 0;
+    return residual < most * finding->excess ? residual / finding->excess : most;
+}
+
+/* Each slot adds its residual minus half of the excess. The sum over the newest slots is largest if
+ * it begins at the change. */
+float
+mrd_slow_onset(mrd_slow *slow, slow_window *window, const slow_finding *finding, int64_t *ret_slot)
+{
+    const slow_series *series = finding->process->series;
+    float excess = finding->excess, residual, sum = 0, best = 0;
+    int64_t onset = window->to;
+
+    for (int64_t at = window->to; at >= series->oldest_slot; at--) {
+        if (!residual_at(slow, window, finding->process, finding->part, at, &residual))
+            continue;
+        /* one pause must not outweigh many healthy slots */
+        residual = residual > 1.5F * excess ? 1.5F * excess : residual;
+        residual = residual < -0.5F * excess ? -0.5F * excess : residual;
+        sum += residual - excess / 2;
+        if (sum > best) {
+            best = sum;
+            onset = at;
+        }
+    }
+    *ret_slot = onset;
+    /* the delay begins inside of this slot or of the slot before it */
+    return 1 - share_at(slow, window, finding, onset, 1) -
+           share_at(slow, window, finding, onset - 1, 0.5F);
+}
+
+float
+mrd_slow_loss(mrd_slow *slow, slow_window *window, const slow_finding *finding)
+{
+    float own = median_residual(slow, window, finding->process, OWN_WORK, finding->excess);
+    float second = 0;
+
+    if (finding->part == MRD_SLOW_EXECUTION)
+        return finding->excess;
+    for (size_t i = 0; i < window->n; i++) {
+        bool found = false;
+        float other;
+
+        for (size_t k = 0; k < slow->n_findings && !found; k++)
+            found = slow->findings[k].process == window->peers[i];
+        if (found || window->peers[i] == finding->process)
+            continue;
+        other = median_residual(slow, window, window->peers[i], OWN_WORK, 0);
+        second = other > second ? other : second;
+    }
+    own = own < finding->excess ? own : finding->excess;
+    return own > second ? own - second : 0;
+}
