@@ -60,7 +60,7 @@ init_rank(job *j, unsigned i)
                                  .state = MRD_HANG_RUNNING,
                                  .n_ops = OPS,
                                  .lead = TRAIN,
-                                 .device = j->kind == EXECUTION ? -1 : 0,
+                                 .device = j->traced ? 0 : -1,
                                  .bound = MRD_MS };
     name_op(&r->now.ops[WRITE], "nrt_tensor_write", 0);
     name_op(&r->now.ops[TRAIN], "nrt_execute", j->kind == STAGES ? 40 + i % 4 : 40);
@@ -73,6 +73,18 @@ init_rank(job *j, unsigned i)
         r->host *= 1 + 0.1 * (i % 4);
         r->device *= 1 - 0.05 * (i % 4);
     }
+    if (j->kind == FAST_HOST && (int) i == j->culprit)
+        r->host *= 0.4;
+    if (j->kind == MOVED && (int) i == j->culprit) {
+        r->host -= 0.05 * step;
+        r->copy += 0.05 * step;
+    }
+    if (j->kind == REPLICA_SLOW && (int) i == j->culprit)
+        r->host += 0.1 * step;
+    if (j->kind == REPLICA_DEVICE && (int) i == j->culprit)
+        r->device += 0.1 * step;
+    if (j->kind == HALF_SPEEDS && i % 2 == 0)
+        r->host *= 1.6;
     if (j->kind == REPLICAS) {
         r->host *= 1 + 0.3 * uniform(j);
         r->device *= 1 + 0.02 * normal(j);
@@ -91,6 +103,9 @@ job_init(job *j, unsigned ranks, unsigned seed, fault kind)
     j->slow = mrd_slow_new();
     j->ranks = ranks;
     j->kind = kind;
+    j->traced = kind != EXECUTION && kind != FAST_HOST;
+    j->separate = kind == EXECUTION;
+    j->apart = kind == REPLICAS || kind == REPLICA_SLOW || kind == REPLICA_DEVICE;
     j->random = 0x9e3779b97f4a7c15u * (seed + 1);
     for (unsigned i = 0; i < 8; i++)
         (void) next(j);
@@ -141,6 +156,13 @@ delay_of(const job *j, unsigned i, int64_t at)
     return full;
 }
 
+/* Returns true if a time that `every` and `phase` describe lies in the step that ends now. */
+static bool
+comes_now(const job *j, int64_t every, int64_t phase)
+{
+    return (j->now - phase) / every != (j->now - j->step - phase) / every;
+}
+
 /* Returns the noise of the host in one step, in ns. */
 static double
 noise_of(job *j, unsigned i)
@@ -148,6 +170,24 @@ noise_of(job *j, unsigned i)
     double step = (double) j->step;
 
     switch (j->kind) {
+    case NODE_NOISE:
+        if (i % PER_NODE == 0)
+            j->shared = step * 0.05 * exp(normal(j));
+        return j->shared;
+    case BIMODAL_APART:
+        return uniform(j) < 0.5 ? step * 0.2 : 0;
+    case WANDERS: {
+        double keep = 1 - step / 10e9; /* the noise lasts for about 10 s */
+
+        j->r[i].wander = keep * j->r[i].wander + 0.02 * sqrt(1 - keep * keep) * normal(j);
+        return step * (0.1 + j->r[i].wander);
+    }
+    case LONG_PAUSE:
+        return i == 0 && comes_now(j, 1000 * MRD_SEC, 100 * MRD_SEC) ? 40e9 : 0;
+    case PAUSES:
+        return i == 0 && comes_now(j, 15 * MRD_SEC, 0) ? 3e9 : 0;
+    case WILD:
+        return uniform(j) < 0.001 ? fmin(step * pow(1 - uniform(j), -1 / 0.8), 20e9) : 0;
     case LOGNORMAL:
         return step * 0.05 * exp(normal(j));
     case PARETO: /* 1 of 200 steps has a stall of at least half a step */
@@ -157,8 +197,7 @@ noise_of(job *j, unsigned i)
     case ROTATES_SLOWLY:
         return (uint64_t) (j->now / (3 * MRD_SEC)) * 7 % j->ranks == i ? step * 0.1 : 0;
     case CHECKPOINT: /* every 30 s, for 4 s */
-        return i == 0 && j->now / (30 * MRD_SEC) != (j->now - (int64_t) step) / (30 * MRD_SEC) ? 4e9
-                                                                                               : 0;
+        return i == 0 && comes_now(j, 30 * MRD_SEC, 0) ? 4e9 : 0;
     default:
         return 0;
     }
@@ -177,6 +216,8 @@ begin_step(job *j, unsigned i)
 
     if (j->kind == LONGER && r->left_collective > 100 * MRD_SEC)
         device *= 1.3;
+    if (j->kind == BIMODAL && j->steps / 20 % 2 == 0)
+        device *= 2;
     if (j->kind == EVALUATES && j->steps % 400 > 360)
         device *= 0.6;
     switch (j->kind) {
@@ -219,11 +260,12 @@ end_step(job *j, made_rank *r, int64_t device_end, int64_t end)
     mrd_slow_reading *now = &r->now;
     int64_t execution = end;
 
-    if (j->kind == EXECUTION) {
+    if (j->separate) {
         execution = device_end;
         now->ops[GATHER].entered++;
         now->ops[GATHER].inside += end - execution;
-    } else {
+    }
+    if (j->traced) {
         now->device += device_end - r->begin;
     }
     now->ops[TRAIN].inside += execution - r->begin;
@@ -231,6 +273,27 @@ end_step(job *j, made_rank *r, int64_t device_end, int64_t end)
 }
 
 /* ---- Reports ---- */
+
+/* Makes a reading wrong in one of several ways. */
+static void
+lie(job *j, unsigned how, mrd_slow_reading *reading)
+{
+    switch (how) {
+    case 1: /* any time outside */
+        reading->outside = (int64_t) (uniform(j) * (double) reading->at.ns);
+        break;
+    case 2: /* counts that go backwards */
+        reading->ops[TRAIN].entered = 1000000 - reading->ops[TRAIN].entered;
+        break;
+    case 3: /* more device time than there is */
+        reading->device *= 100;
+        break;
+    default: /* ten times the steps, all of them outside */
+        reading->ops[TRAIN].entered *= 10;
+        reading->outside = reading->at.ns;
+        break;
+    }
+}
 
 static bool
 is_present(const job *j, unsigned i, int64_t now)
@@ -261,6 +324,8 @@ report_node(job *j, unsigned node, int64_t at)
             reading.at.ns = 0;
         else
             reading.at.ns += j->clock[node];
+        if (r->lies != 0)
+            lie(j, r->lies, &reading);
         mrd_slow_report(j->slow, node + 1, &id, 7, true, &reading);
     }
 }
@@ -333,7 +398,7 @@ void
 job_run(job *j, int64_t until)
 {
     while (j->now < until) {
-        if (j->kind == REPLICAS) {
+        if (j->apart) {
             step_apart(j, j->now + 100 * MRD_MS);
             report_until(j, j->now);
         } else {

@@ -32,7 +32,19 @@ typedef enum {
     MOVES,
     CLOCKS,
     TWO_SPEEDS,
-    EVALUATES
+    EVALUATES,
+    NODE_NOISE,
+    HALF_SPEEDS,
+    BIMODAL,
+    BIMODAL_APART,
+    WANDERS,
+    FAST_HOST,
+    MOVED,
+    REPLICA_SLOW,
+    REPLICA_DEVICE,
+    LONG_PAUSE,
+    PAUSES,
+    WILD
 } fault;
 
 typedef struct {
@@ -43,6 +55,8 @@ typedef struct {
     int64_t left_collective;   /* end of its last step */
     uint64_t entered[4];
     bool left, lost;
+    unsigned lies; /* 0, or in which way its reports are wrong */
+    double wander; /* noise that changes slowly, as a part of the step */
     int64_t begin; /* of the newest execution */
 } made_rank;
 
@@ -51,6 +65,9 @@ typedef struct {
     made_rank *r;
     unsigned ranks, nodes;
     fault kind;
+    bool traced;   /* the device's own work is reported */
+    bool separate; /* the collective is a call of its own */
+    bool apart;    /* the ranks do not wait for one another */
     int culprit;
     double size;        /* the delay, as a part of the step */
     int64_t step;       /* a step without a delay, in ns */
@@ -58,7 +75,7 @@ typedef struct {
     int64_t now, tick;
     int64_t *next_report;     /* of each node */
     int64_t clock[JOB_RANKS]; /* error of each node's clock in the last report */
-    double noise;
+    double noise, shared;     /* `shared`: noise of one node in this step */
     uint64_t random, steps;
     unsigned given, withdrawn, wrong;
     mrd_slow_verdict first;

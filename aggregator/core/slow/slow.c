@@ -280,8 +280,8 @@ mrd_slow_report(mrd_slow *slow, uint64_t node, const mrd_jobid *job, int64_t uid
         slow->counts.left_out++;
         return;
     }
-    /* Processes with the same key may differ in other pairs, such as `user`, which decides who may
-     * read the verdict. */
+    /* The pair `user` decides about the rights to read a verdict, and may differ between processes
+     * with the same key. Only common pairs are kept. */
     if (j->identity.text[0] == '\0')
         j->identity = *job;
     else

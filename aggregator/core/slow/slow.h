@@ -9,7 +9,7 @@
  *
  * Units    Times are of the aggregator's clock (CLOCK_MONOTONIC_RAW). The caller converts them.
  *          Durations are in ns. A part is the time of that part in one step.
- * Rule     The rule is in slow_rule.c. A verdict names a rank only if a part of its step is longer than the same part of its peers, and if the
+ * Rule     docs/explanation/slow.md explains the rule in slow_rule.c. A verdict names a rank only if a part of its step is longer than the same part of its peers, and if the
  *          peers wait for the rank. A verdict is withdrawn when the delay is over, or when the rank
  *          or the job has ended.
  * Never    I/O, clock reads, threads, random numbers.
@@ -56,7 +56,7 @@ typedef struct { /* one operation of a reading */
     mrd_dur_ns inside; /* time of the main thread inside the calls that ended before the reading */
 } mrd_slow_op;
 
-/* What a rank had done until a call of its leading operation began. All counts only grow. */
+/* Counts of a rank at the begin of a call of its leading operation. All counts only grow. */
 typedef struct {
     int64_t pid, start_ticks, rank, world; /* as in mrd_hang_rank */
     mrd_hang_state state;

@@ -11,7 +11,7 @@
 
 typedef struct slow_job slow_job;
 
-/* What a rank did in each step between two readings. The times are means in ns. */
+/* Mean times of a step between two readings of a rank, in ns. */
 typedef struct {
     uint32_t steps; /* number of steps between the readings; 0 if the slot has no values */
     bool fresh;     /* a reading lies in this slot; false if only a later reading covers it */
@@ -77,6 +77,9 @@ struct slow_job {
     mrd_slow_verdict verdict;
     slow_watched candidate; /* the process that the verdict, or the next one, names first */
     uint64_t judged;        /* number of judgements of the job */
+    /* spread between the ranks of each part, as a mean over the last judgements with blocks of 1, 4
+     * and 16 slots; 0 if unknown */
+    float between[3][MRD_SLOW_PARTS];
     /* number of judgements in a row in which the delay was over, or the rank was not judged */
     unsigned over, unjudged;
 };
@@ -90,7 +93,10 @@ typedef struct {
     size_t n;
     int64_t to;     /* number of the newest slot */
     unsigned scale; /* slots in each of the 8 blocks */
-    float step;     /* median time of a step */
+    /* median time of a step, and the spread of the ranks' mean steps: ranks that wait for one another
+     * have nearly equal steps */
+    float step, step_spread;
+    float *between; /* slow_job.between of this scale */
     /* medians over the ranks that were already computed, by channel and slot */
     float medians[SLOW_CHANNELS][MRD_SLOW_SLOTS];
 } slow_window;
@@ -101,7 +107,9 @@ typedef struct {
     mrd_slow_part part;
     mrd_slow_class cls;
     unsigned scale;
-    float excess, threshold; /* what the part is longer than that of the peers, and the limit */
+    /* The rank's part minus the median part of its peers. The rank is slow if this excess is at
+     * least `threshold`. */
+    float excess, threshold;
     float spread, peers, step;
 } slow_finding;
 
@@ -149,9 +157,9 @@ bool mrd_slow_has_same_lead(const slow_process *a, const slow_process *b);
 /* Collects the ranks of the job that can be compared with `like`, over the last 8 * `scale` slots.
  * Returns false if they are less than 3, or if the slots have too few readings. The window is valid
  * until the next call. */
-bool mrd_slow_window_open(mrd_slow *slow, const slow_job *job, const slow_process *like,
-                          mrd_local_ns now, unsigned scale, slow_window *ret_window);
-/* Adds the slow ranks of the window to slow->findings. `has_device` says whether the device's own
+bool mrd_slow_window_open(mrd_slow *slow, slow_job *job, const slow_process *like, mrd_local_ns now,
+                          unsigned scale, slow_window *ret_window);
+/* Adds the slow ranks of the window to slow->findings. `has_device` is true if the device's own
  * work is known for a rank of the job. */
 void mrd_slow_find(mrd_slow *slow, slow_window *window, bool has_device);
 /* Compares one part of one rank. Returns false if it is unknown. */

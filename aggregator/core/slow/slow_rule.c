@@ -13,23 +13,30 @@
 #include "base/vec.h"
 
 #define BLOCKS 8
-/* A rank is slow only if so many of the newest blocks are slow. It follows that a delay is named
- * after 5 of 8 blocks, when it has moved the median. */
+/* A rank is slow only if this number of the newest blocks is slow. A delay in 5 of 8 blocks has
+ * moved the median. */
 #define BLOCKS_SLOW 5
 /* At the normal distribution this makes a median absolute deviation a standard deviation. */
 #define DEVIATION 1.4826F
 #define LEAST     0.01F /* a shorter part of a step is not worth a verdict */
-#define OWN       3.0F  /* the excess is at least so many spreads of the rank's own blocks */
-/* Ranks whose steps differ by more than this part do not wait for one another in each step. */
+#define OWN       3.0F  /* smallest ratio of the excess to the spread of the rank's blocks */
+/* Ranks wait for each other in each step only if their steps differ by less than this part. */
 #define SAME_PACE 0.05
 /* The part of the excess by which the peers must wait longer than the slow rank. */
 #define AWAITED 0.5F
+/* The spread of the ranks' steps is at most this part of the excess, or they do not wait. */
+#define LOCKED 0.1F
 /* The part of the excess that the wait for a CPU must explain. */
-#define EXPLAINED    0.8F
-#define LATE         (1200 * MRD_MS) /* reports of a slot arrive until this time after its end */
-#define SILENT       (5 * MRD_SEC)   /* the ranks of a node are not judged after this time */
-#define OLDEST_END   16 /* a window ends at most so many slots ago: steps of 30 s end in them */
+#define EXPLAINED  0.8F
+#define LATE       (1200 * MRD_MS) /* reports of a slot arrive until this time after its end */
+#define SILENT     (5 * MRD_SEC)   /* the ranks of a node are not judged after this time */
+#define REMEMBERED 60 /* number of judgements over which the spread between ranks is averaged */
+/* A slot's median uses a sample of this number of ranks. Its error is far below the spread between
+ * the ranks. */
+#define SAMPLED      1024
+#define OLDEST_END   16 /* largest age of a window's end in slots; steps of 30 s need it */
 #define NOT_COMPUTED (-2.0F)
+#define UNKNOWN      (-1e30F)
 
 /* What is compared besides the parts. */
 enum { WAIT = MRD_SLOW_PARTS, COLLECTIVES, CPU_WAIT, STEP, OWN_WORK };
@@ -134,34 +141,32 @@ mean_step(const slow_window *window, const slow_process *process)
 static bool
 keep_same_pace(mrd_slow *slow, slow_window *window)
 {
+    float *steps = slow->scratch, *known = steps + window->n;
     size_t all = window->n, n = 0;
 
-    for (size_t i = 0; i < all; i++) {
-        float step = mean_step(window, window->peers[i]);
-
-        if (step > 0)
-            slow->scratch[n++] = step;
-    }
+    for (size_t i = 0; i < all; i++)
+        if ((steps[i] = mean_step(window, window->peers[i])) > 0)
+            known[n++] = steps[i];
     if (n < 3)
         return false;
-    window->step = mrd_slow_median(slow->scratch, n);
+    window->step = mrd_slow_median(known, n);
+    for (size_t i = 0; i < n; i++)
+        known[i] = known[i] < window->step ? window->step - known[i] : known[i] - window->step;
+    window->step_spread = DEVIATION * mrd_slow_median(known, n);
     window->n = 0;
-    for (size_t i = 0; i < all; i++) {
-        slow_process *process = window->peers[i];
-        float step = mean_step(window, process);
-
-        if (step > window->step * (1 - SAME_PACE) && step < window->step * (1 + SAME_PACE))
-            window->peers[window->n++] = process;
-    }
+    for (size_t i = 0; i < all; i++)
+        if (steps[i] > window->step * (1 - SAME_PACE) && steps[i] < window->step * (1 + SAME_PACE))
+            window->peers[window->n++] = window->peers[i];
     return window->n >= 3 && 2 * window->n >= n;
 }
 
 bool
-mrd_slow_window_open(mrd_slow *slow, const slow_job *job, const slow_process *like,
-                     mrd_local_ns now, unsigned scale, slow_window *window)
+mrd_slow_window_open(mrd_slow *slow, slow_job *job, const slow_process *like, mrd_local_ns now,
+                     unsigned scale, slow_window *window)
 {
     window->n = 0;
     window->scale = scale;
+    window->between = job->between[scale == 1 ? 0 : scale < SLOW_SCALE_MAX ? 1 : 2];
     if (!collect(slow, job, like, now, window) || !find_end(window, now) ||
         !keep_same_pace(slow, window))
         return false;
@@ -177,17 +182,17 @@ median_at(mrd_slow *slow, slow_window *window, unsigned channel, int64_t at)
 {
     float *median = &window->medians[channel][at % MRD_SLOW_SLOTS];
     float *values = slow->scratch + 3 * window->n;
-    size_t n = 0;
+    size_t n = 0, looked = 0, stride = window->n / SAMPLED + 1;
 
     if (*median > NOT_COMPUTED)
         return *median;
-    for (size_t i = 0; i < window->n; i++) {
+    for (size_t i = 0; i < window->n; i += stride, looked++) {
         const slow_slot *slot = mrd_slow_slot_of(window->peers[i], at);
 
         if (slot != NULL && value_of(slot, channel) >= 0)
             values[n++] = value_of(slot, channel);
     }
-    *median = n >= 3 && 2 * n >= window->n ? mrd_slow_median(values, n) : -1;
+    *median = n >= 3 && 2 * n >= looked ? mrd_slow_median(values, n) : -1;
     return *median;
 }
 
@@ -247,7 +252,7 @@ spread_of(const float *values, size_t n, float middle, float *scratch)
     return DEVIATION * mrd_slow_median(scratch, n);
 }
 
-/* What the blocks of one rank say about one part. */
+/* Statistics of the blocks of one rank and one part. */
 typedef struct {
     float excess, spread, lowest; /* `lowest`: the least residual of the newest blocks */
 } sample;
@@ -270,40 +275,52 @@ sample_of(mrd_slow *slow, slow_window *window, const slow_process *process, unsi
     return true;
 }
 
-/* The excess is at least so many spreads between the ranks. The largest of many ranks lies further
- * out, so the number grows with the ranks. */
+/* Returns the smallest ratio of the excess to the spread between n ranks. The largest of many ranks
+ * is further from the median by chance, so the ratio grows with n. */
 static float
 between_factor(size_t n)
 {
     return n <= 16 ? 5 : n <= 64 ? 6 : n <= 1024 ? 7 : 8;
 }
 
-/* What the samples of all ranks have in common. */
+/* Statistics of all ranks for one part. */
 typedef struct {
     size_t n;
     float between, spread; /* spread between the ranks, and the usual spread of one rank */
+    float between_now;     /* `between` of this window alone */
 } common_sample;
 
-/* Computes what the part of all ranks has in common. Returns false if too few ranks have it. */
+/* Computes what the part of all ranks has in common. Stores the excess of each rank, or UNKNOWN, at
+ * the begin of slow->scratch. Returns false if too few ranks have the part. */
 static bool
 compare(mrd_slow *slow, slow_window *window, unsigned part, common_sample *ret_common)
 {
     float *excess = slow->scratch, *spread = excess + window->n, *work = spread + window->n;
+    float middle;
     size_t n = 0;
     sample one;
 
     for (size_t i = 0; i < window->n; i++) {
-        if (!sample_of(slow, window, window->peers[i], part, &one))
+        bool known = sample_of(slow, window, window->peers[i], part, &one);
+
+        excess[i] = known ? one.excess : UNKNOWN;
+        if (!known)
             continue;
-        excess[n] = one.excess;
+        work[n] = one.excess;
         spread[n++] = one.spread;
     }
     if (n < 3 || 2 * n < window->n)
         return false;
-    memcpy(work, excess, n * sizeof(*work));
+    middle = mrd_slow_median(work, n);
+    for (size_t i = 0; i < n; i++)
+        work[i] = work[i] < middle ? middle - work[i] : work[i] - middle;
     ret_common->n = n;
-    ret_common->between = spread_of(excess, n, mrd_slow_median(work, n), work);
+    ret_common->between_now = DEVIATION * mrd_slow_median(work, n);
+    ret_common->between = ret_common->between_now;
     ret_common->spread = mrd_slow_median(spread, n);
+    /* The spread of few ranks is sometimes small by chance, if their noise changes slowly. */
+    if (window->between[part] > ret_common->between)
+        ret_common->between = window->between[part];
     return true;
 }
 
@@ -324,11 +341,11 @@ is_awaited(mrd_slow *slow, slow_window *window, const slow_process *process, uns
     float step = mean_step(window, process) - window->step;
     unsigned channel = part == MRD_SLOW_EXECUTION ? COLLECTIVES : WAIT;
 
-    /* a rank for which nobody waits has longer steps than the others, or shorter ones */
-    if (step > AWAITED * excess || step < -AWAITED * excess)
+    /* ranks that do not wait for one another have steps of different lengths */
+    if (window->step_spread > LOCKED * excess || step > AWAITED * excess ||
+        step < -AWAITED * excess)
         return false;
-    /* the rank's work must be longer as a whole: time that only moved from one part to another one
-     * delays nobody */
+    /* time that only moved from one part to another part delays no rank */
     if (part != MRD_SLOW_EXECUTION &&
         median_residual(slow, window, process, OWN_WORK, 0) < AWAITED * excess)
         return false;
@@ -372,8 +389,17 @@ class_of(mrd_slow *slow, slow_window *window, const slow_finding *finding)
     }
 }
 
-/* Adds the ranks that are slow in this part to slow->findings. Adds none if they are so many that
- * the job itself is slow. */
+/* Adds the spread between the ranks to the mean over the last judgements. */
+static void
+remember(slow_window *window, unsigned part, float between)
+{
+    float *mean = &window->between[part];
+
+    *mean += (between - *mean) / (*mean > 0 ? REMEMBERED : 1);
+}
+
+/* Adds the ranks that are slow in this part to slow->findings. Adds none if more than a quarter of
+ * the ranks is slow, because then the job itself is slow. */
 static void
 find_in_part(mrd_slow *slow, slow_window *window, mrd_slow_part part)
 {
@@ -382,11 +408,14 @@ find_in_part(mrd_slow *slow, slow_window *window, mrd_slow_part part)
 
     if (!compare(slow, window, part, &common))
         return;
+    remember(window, part, common.between_now);
     for (size_t i = 0; i < window->n; i++) {
         slow_finding finding = { .process = window->peers[i], .part = part };
         sample one;
 
-        if (!sample_of(slow, window, finding.process, part, &one))
+        /* most ranks have no excess, so that their blocks need not be read again */
+        if (slow->scratch[i] < LEAST * window->step ||
+            !sample_of(slow, window, finding.process, part, &one))
             continue;
         finding.threshold = threshold_of(window, &common, &one);
         if (one.excess < finding.threshold || one.lowest < finding.threshold / 2)

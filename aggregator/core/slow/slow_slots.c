@@ -6,8 +6,8 @@
 
 /* After a longer time without a reading the series begins again. */
 #define LONGEST_GAP (600 * MRD_SEC)
-/* A count may be this much too high for the time between two readings, because the clocks of the
- * counts differ and a counter of the kernel has a coarse unit. */
+/* A count may exceed the time between two readings by this time. The clocks of the counts differ,
+ * and the kernel's counters have coarse units. */
 #define SLACK (20 * MRD_MS)
 
 typedef enum { EXECUTES, COLLECTIVE, OTHER } op_kind;
@@ -168,7 +168,7 @@ restart(slow_series *series, const mrd_slow_reading *reading)
     series->newest_slot = series->oldest_slot - 1;
 }
 
-/* Stores the values in the slots from the one after `base` to that of the reading. */
+/* Stores the values in the slots `from` to `to`. The reading is in slot `to`. */
 static void
 fill(slow_series *series, const slow_slot *values, int64_t from, int64_t to)
 {
@@ -214,7 +214,8 @@ mrd_slow_take(mrd_slow *slow, slow_process *process, const mrd_slow_reading *rea
         restart(series, reading);
         return;
     }
-    /* the report repeats the call, whose time may differ by a new estimate of the node's clock */
+    /* The report repeats the call. Its time may differ, because the node's clock was estimated
+     * again. */
     if (reading->ops[reading->lead].entered == series->last.ops[series->last.lead].entered)
         return;
     base = series->last.at.ns / MRD_SLOW_SLOT;

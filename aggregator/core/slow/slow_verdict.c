@@ -10,8 +10,8 @@
 
 /* the least part of the delay by which the slowest rank exceeds the ranks that are not slow */
 #define LONGEST 0.25F
-#define CONFIRM 2 /* so many judgements in a row must find the same rank */
-/* A verdict is withdrawn after so many judgements in a row in which the delay was over. */
+#define CONFIRM 2 /* number of judgements in a row that must find the same rank */
+/* A verdict is withdrawn after this number of judgements in a row in which the delay was over. */
 #define OVER 8
 /* ... or in which the rank could not be judged */
 #define UNJUDGED 60
@@ -108,6 +108,8 @@ one_for_each_rank(mrd_slow *slow)
 {
     size_t n = 0;
 
+    if (slow->n_findings == 0)
+        return;
     qsort(slow->findings, slow->n_findings, sizeof(*slow->findings), order_of_findings);
     for (size_t i = 0; i < slow->n_findings; i++) {
         bool known = false;
@@ -186,10 +188,10 @@ give(mrd_slow *slow, slow_job *job, slow_window *window, mrd_local_ns now)
 
 /* ---- Judging ---- */
 
-/* Returns true if the job waits for the first of slow->findings. It does not if the work of another
- * rank, which is not certain to be slow yet, is as long. */
+/* Returns true if the job waits for the first of slow->findings. It does not wait for this rank
+ * if the work of another rank is as long, even if that rank is not found yet. */
 static bool
-is_longest(mrd_slow *slow, const slow_job *job, mrd_local_ns now, slow_window *window)
+is_longest(mrd_slow *slow, slow_job *job, mrd_local_ns now, slow_window *window)
 {
     const slow_finding *first = slow->findings;
 
