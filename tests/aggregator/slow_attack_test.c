@@ -113,13 +113,13 @@ read_all(const mrd_slow *slow)
 {
     mrd_dur_ns series[MRD_SLOW_SLOTS];
     mrd_slow_rank rank;
-    mrd_slow_job job;
+    mrd_slow_job line;
 
-    for (size_t i = 0; mrd_slow_job_get(slow, i, &job); i++) {
-        CHECK(mrd_slow_series(slow, &job.key, job.confirmed, series, MRD_SLOW_SLOTS) <=
+    for (size_t i = 0; mrd_slow_job_get(slow, i, &line); i++) {
+        CHECK(mrd_slow_series(slow, &line.key, line.confirmed, series, MRD_SLOW_SLOTS) <=
               MRD_SLOW_SLOTS);
-        CHECK(job.step >= 0);
-        for (size_t k = 0; mrd_slow_rank_get(slow, &job.key, job.confirmed, k, &rank); k++)
+        CHECK(line.step >= 0);
+        for (size_t k = 0; mrd_slow_rank_get(slow, &line.key, line.confirmed, k, &rank); k++)
             CHECK(rank.step >= 0);
     }
     for (size_t i = 0; mrd_slow_get(slow, i) != NULL; i++)

@@ -350,7 +350,8 @@ static void
 report_until(job *j, int64_t until)
 {
     for (unsigned i = 0; i < j->nodes; i++)
-        for (; j->next_report[i] <= until; j->next_report[i] += MRD_SEC)
+        for (; j->next_report[i] <= until;
+             j->next_report[i] += 2 * MRD_SEC + (int64_t) (uniform(j) * 2e8))
             report_node(j, i, j->next_report[i]);
     for (; j->tick <= until; j->tick += MRD_SEC) {
         mrd_slow_step(j->slow, (mrd_local_ns){ j->tick });

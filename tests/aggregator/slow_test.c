@@ -3,8 +3,8 @@
  *
  * A rank's step has host code, a copy, the device's own work and a collective. All ranks of a job
  * leave the collective together, so every rank has the same step. The truth is what the generator
- * injected. Reports are made as agents make them: once a second, at a phase of the node, of the
- * newest begun execution.
+ * injected. Reports are made as agents make them: every 2 s or a little later, at a phase of the
+ * node, of the newest begun execution.
  */
 #include <math.h>
 #include <stdlib.h>

@@ -295,6 +295,8 @@ mrd_slow_report(mrd_slow *slow, uint64_t node, const mrd_jobid *job, int64_t uid
     process->reported = true;
     if (reading->at.ns != 0)
         mrd_slow_take(slow, process, reading);
+    else if (process->series != NULL)
+        process->series->interrupted = true;
 }
 
 /* ---- Verdicts ---- */

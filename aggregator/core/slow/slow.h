@@ -29,9 +29,9 @@
 
 /* The parts of a rank's step that are compared with the same part of its peers. */
 typedef enum {
-    MRD_SLOW_HOST,    /* the main thread is outside of the operations: input, Python, checkpoints */
+    MRD_SLOW_HOST, /* the main thread is outside of the operations: input, Python, copies, checkpoints */
     MRD_SLOW_DEVICE,  /* own work of the rank's cores, without waiting for other ranks */
-    MRD_SLOW_RUNTIME, /* inside operations that do not wait for other ranks: copies, loads */
+    MRD_SLOW_RUNTIME, /* inside operations that do not wait for other ranks, such as loads */
     /* inside executions; only judged when no rank of the job has a known device part, because an
      * execution may wait for other ranks */
     MRD_SLOW_EXECUTION,

@@ -15,6 +15,7 @@ typedef struct slow_job slow_job;
 typedef struct {
     uint32_t steps; /* number of steps between the readings; 0 if the slot has no values */
     bool fresh;     /* a reading lies in this slot; false if only a later reading covers it */
+    uint32_t end;   /* time from the begin of the slot to its reading, if it is fresh */
     float step;
     float part[MRD_SLOW_PARTS]; /* negative if unknown */
     float collective;           /* inside operations that wait for other ranks, except executions */
@@ -25,6 +26,8 @@ typedef struct {
 typedef struct {
     /* the newest reading, and the newest one of an earlier slot */
     mrd_slow_reading last, base;
+    /* The process had no reading for a while. The next reading cannot be compared with `last`. */
+    bool interrupted;
     /* numbers of the oldest and the newest slot; `newest_slot` is less if there is none */
     int64_t oldest_slot, newest_slot;
     slow_slot slots[MRD_SLOW_SLOTS]; /* slot n is at index n % MRD_SLOW_SLOTS */
@@ -96,7 +99,8 @@ typedef struct {
     /* median time of a step, and the spread of the ranks' mean steps: ranks that wait for one another
      * have nearly equal steps */
     float step, step_spread;
-    float *between; /* slow_job.between of this scale */
+    float *between;  /* slow_job.between of this scale */
+    uint64_t judged; /* slow_job.judged */
     /* medians over the ranks that were already computed, by channel and slot */
     float medians[SLOW_CHANNELS][MRD_SLOW_SLOTS];
 } slow_window;
@@ -165,10 +169,10 @@ void mrd_slow_find(mrd_slow *slow, slow_window *window, bool has_device);
 /* Compares one part of one rank. Returns false if it is unknown. */
 bool mrd_slow_check(mrd_slow *slow, slow_window *window, const slow_process *process,
                     mrd_slow_part part, slow_finding *ret_finding);
-/* Finds the slot in which the rank became slow. Returns how long after the begin of the slot the
- * delay began, in slots. */
-float mrd_slow_onset(mrd_slow *slow, slow_window *window, const slow_finding *finding,
-                     int64_t *ret_slot);
+/* Finds the time at which the rank became slow. `*ret_first` is true if it was slow in all readings
+ * that are stored. */
+mrd_local_ns mrd_slow_onset(mrd_slow *slow, slow_window *window, const slow_finding *finding,
+                            bool *ret_first);
 /* Returns how much shorter a step would be without the ranks in slow->findings. */
 float mrd_slow_loss(mrd_slow *slow, slow_window *window, const slow_finding *finding);
 slow_job *mrd_slow_find_job(const mrd_slow *slow, const mrd_job_key *key, bool confirmed);

@@ -118,6 +118,14 @@ find_end(slow_window *window, mrd_local_ns now)
     return false;
 }
 
+/* Returns the number of slots of the window. Short blocks are slots with a reading, so the window has
+ * room for slots without one. */
+static int64_t
+length_of(const slow_window *window)
+{
+    return window->scale == 1 ? BLOCKS + BLOCKS / 2 : BLOCKS * (int64_t) window->scale;
+}
+
 /* Returns the mean step of the process in the window; 0 if it has too few readings. */
 static float
 mean_step(const slow_window *window, const slow_process *process)
@@ -125,7 +133,7 @@ mean_step(const slow_window *window, const slow_process *process)
     double time = 0, steps = 0;
     unsigned fresh = 0;
 
-    for (int64_t at = window->to - BLOCKS * window->scale + 1; at <= window->to; at++) {
+    for (int64_t at = window->to - length_of(window) + 1; at <= window->to; at++) {
         const slow_slot *slot = mrd_slow_slot_of(process, at);
 
         if (slot == NULL || !slot->fresh)
@@ -147,7 +155,8 @@ keep_same_pace(mrd_slow *slow, slow_window *window)
     for (size_t i = 0; i < all; i++)
         if ((steps[i] = mean_step(window, window->peers[i])) > 0)
             known[n++] = steps[i];
-    if (n < 3)
+    /* a few ranks, such as those of one node, are not typical of the job */
+    if (n < 3 || 4 * n < 3 * all)
         return false;
     window->step = mrd_slow_median(known, n);
     for (size_t i = 0; i < n; i++)
@@ -157,7 +166,7 @@ keep_same_pace(mrd_slow *slow, slow_window *window)
     for (size_t i = 0; i < all; i++)
         if (steps[i] > window->step * (1 - SAME_PACE) && steps[i] < window->step * (1 + SAME_PACE))
             window->peers[window->n++] = window->peers[i];
-    return window->n >= 3 && 2 * window->n >= n;
+    return window->n >= 3 && 2 * window->n >= all;
 }
 
 bool
@@ -166,6 +175,7 @@ mrd_slow_window_open(mrd_slow *slow, slow_job *job, const slow_process *like, mr
 {
     window->n = 0;
     window->scale = scale;
+    window->judged = job->judged;
     window->between = job->between[scale == 1 ? 0 : scale < SLOW_SCALE_MAX ? 1 : 2];
     if (!collect(slow, job, like, now, window) || !find_end(window, now) ||
         !keep_same_pace(slow, window))
@@ -212,13 +222,28 @@ residual_at(mrd_slow *slow, slow_window *window, const slow_process *process, un
     return true;
 }
 
+/* Stores the residuals of the newest BLOCKS slots with a reading. Agents send a reading every 2 s or
+ * a little later, so some slots have none. */
+static bool
+newest_residuals(mrd_slow *slow, slow_window *window, const slow_process *process, unsigned channel,
+                 float ret_blocks[BLOCKS])
+{
+    size_t n = 0;
+
+    for (int64_t at = window->to; n < BLOCKS && at > window->to - length_of(window); at--)
+        n += residual_at(slow, window, process, channel, at, &ret_blocks[BLOCKS - 1 - n]);
+    return n == BLOCKS;
+}
+
 /* Stores the median residual of each block. Returns false if a block has no reading. */
 static bool
 block_residuals(mrd_slow *slow, slow_window *window, const slow_process *process, unsigned channel,
                 float ret_blocks[BLOCKS])
 {
-    int64_t at = window->to - BLOCKS * window->scale + 1;
+    int64_t at = window->to - length_of(window) + 1;
 
+    if (window->scale == 1)
+        return newest_residuals(slow, window, process, channel, ret_blocks);
     for (size_t i = 0; i < BLOCKS; i++) {
         float residuals[SLOW_SCALE_MAX];
         size_t n = 0;
@@ -280,7 +305,7 @@ sample_of(mrd_slow *slow, slow_window *window, const slow_process *process, unsi
 static float
 between_factor(size_t n)
 {
-    return n <= 16 ? 5 : n <= 64 ? 6 : n <= 1024 ? 7 : 8;
+    return n <= 64 ? 6 : n <= 1024 ? 7 : 8;
 }
 
 /* Statistics of all ranks for one part. */
@@ -318,9 +343,12 @@ compare(mrd_slow *slow, slow_window *window, unsigned part, common_sample *ret_c
     ret_common->between_now = DEVIATION * mrd_slow_median(work, n);
     ret_common->between = ret_common->between_now;
     ret_common->spread = mrd_slow_median(spread, n);
-    /* The spread of few ranks is sometimes small by chance, if their noise changes slowly. */
+    /* The spread of few ranks is sometimes small by chance, if their noise changes slowly. Until the
+     * mean has some judgements, the spread counts as larger. */
     if (window->between[part] > ret_common->between)
         ret_common->between = window->between[part];
+    if (window->judged < REMEMBERED)
+        ret_common->between *= 1.5F;
     return true;
 }
 
@@ -459,17 +487,52 @@ share_at(mrd_slow *slow, slow_window *window, const slow_finding *finding, int64
     return residual < most * finding->excess ? residual / finding->excess : most;
 }
 
+static bool
+has_reading(const slow_series *series, int64_t slot)
+{
+    const slow_slot *values = &series->slots[slot % MRD_SLOW_SLOTS];
+
+    return values->steps > 0 && values->fresh;
+}
+
+/* Returns the newest slot with a reading before `slot`, or `slot` if there is none. */
+static int64_t
+reading_before(const slow_series *series, int64_t slot)
+{
+    for (int64_t at = slot - 1; at >= series->oldest_slot; at--)
+        if (has_reading(series, at))
+            return at;
+    return slot;
+}
+
+static int64_t
+first_reading(const slow_series *series)
+{
+    int64_t slot = series->oldest_slot;
+
+    while (slot < series->newest_slot && !has_reading(series, slot))
+        slot++;
+    return slot;
+}
+
+static mrd_local_ns
+time_of(const slow_series *series, int64_t slot)
+{
+    return (mrd_local_ns){ slot * MRD_SLOW_SLOT + series->slots[slot % MRD_SLOW_SLOTS].end };
+}
+
 /* Each slot adds its residual minus half of the excess. The sum over the newest slots is largest if
  * it begins at the change. */
-float
-mrd_slow_onset(mrd_slow *slow, slow_window *window, const slow_finding *finding, int64_t *ret_slot)
+mrd_local_ns
+mrd_slow_onset(mrd_slow *slow, slow_window *window, const slow_finding *finding, bool *ret_first)
 {
     const slow_series *series = finding->process->series;
-    float excess = finding->excess, residual, sum = 0, best = 0;
-    int64_t onset = window->to;
+    float excess = finding->excess, residual, sum = 0, best = 0, span;
+    int64_t onset = window->to, before;
+    mrd_local_ns at;
 
-    for (int64_t at = window->to; at >= series->oldest_slot; at--) {
-        if (!residual_at(slow, window, finding->process, finding->part, at, &residual))
+    for (int64_t slot = window->to; slot >= series->oldest_slot; slot--) {
+        if (!residual_at(slow, window, finding->process, finding->part, slot, &residual))
             continue;
         /* one pause must not outweigh many healthy slots */
         residual = residual > 1.5F * excess ? 1.5F * excess : residual;
@@ -477,13 +540,20 @@ mrd_slow_onset(mrd_slow *slow, slow_window *window, const slow_finding *finding,
         sum += residual - excess / 2;
         if (sum > best) {
             best = sum;
-            onset = at;
+            onset = slot;
         }
     }
-    *ret_slot = onset;
-    /* the delay begins inside of this slot or of the slot before it */
-    return 1 - share_at(slow, window, finding, onset, 1) -
-           share_at(slow, window, finding, onset - 1, 0.5F);
+    *ret_first = onset <= first_reading(series) + 1;
+    if (*ret_first)
+        return time_of(series, first_reading(series));
+    /* the delay begins between the readings of this slot and of the slot before it, or earlier */
+    before = reading_before(series, onset);
+    at = time_of(series, onset);
+    span = (float) mrd_local_diff(at, time_of(series, before));
+    at = mrd_local_sub(at, (mrd_dur_ns) (span * share_at(slow, window, finding, onset, 1)));
+    span = (float) mrd_local_diff(time_of(series, before),
+                                  time_of(series, reading_before(series, before)));
+    return mrd_local_sub(at, (mrd_dur_ns) (span * share_at(slow, window, finding, before, 0.5F)));
 }
 
 float

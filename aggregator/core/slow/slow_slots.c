@@ -163,6 +163,7 @@ make_slot(const mrd_slow_reading *from, const mrd_slow_reading *to, const slow_d
 static void
 restart(slow_series *series, const mrd_slow_reading *reading)
 {
+    series->interrupted = false;
     series->last = series->base = *reading;
     series->oldest_slot = reading->at.ns / MRD_SLOW_SLOT;
     series->newest_slot = series->oldest_slot - 1;
@@ -172,11 +173,19 @@ restart(slow_series *series, const mrd_slow_reading *reading)
 static void
 fill(slow_series *series, const slow_slot *values, int64_t from, int64_t to)
 {
+    int64_t gap = series->newest_slot + 1;
+    uint32_t end = (uint32_t) (series->last.at.ns - to * MRD_SLOW_SLOT);
+
+    if (gap < to - MRD_SLOW_SLOTS + 1)
+        gap = to - MRD_SLOW_SLOTS + 1;
+    for (; gap < from; gap++)
+        series->slots[gap % MRD_SLOW_SLOTS].steps = 0;
     if (from < to - MRD_SLOW_SLOTS + 1)
         from = to - MRD_SLOW_SLOTS + 1;
     for (int64_t slot = from; slot <= to; slot++) {
         series->slots[slot % MRD_SLOW_SLOTS] = *values;
         series->slots[slot % MRD_SLOW_SLOTS].fresh = slot == to;
+        series->slots[slot % MRD_SLOW_SLOTS].end = end;
     }
     series->newest_slot = to;
 }
@@ -214,6 +223,11 @@ mrd_slow_take(mrd_slow *slow, slow_process *process, const mrd_slow_reading *rea
         restart(series, reading);
         return;
     }
+    if (series->interrupted) {
+        series->interrupted = false;
+        series->last = series->base = *reading;
+        return;
+    }
     /* The report repeats the call. Its time may differ, because the node's clock was estimated
      * again. */
     if (reading->ops[reading->lead].entered == series->last.ops[series->last.lead].entered)
@@ -240,7 +254,8 @@ mrd_slow_slot_of(const slow_process *process, int64_t slot)
 {
     const slow_series *series = process->series;
 
-    if (series == NULL || slot < series->oldest_slot || slot > series->newest_slot)
+    if (series == NULL || slot < series->oldest_slot || slot > series->newest_slot ||
+        series->slots[slot % MRD_SLOW_SLOTS].steps == 0)
         return NULL;
     return &series->slots[slot % MRD_SLOW_SLOTS];
 }

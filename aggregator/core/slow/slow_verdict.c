@@ -54,11 +54,11 @@ what_of(mrd_slow_class slow_class)
     case MRD_SLOW_IS_DEVICE:
         return "in its cores' own work";
     case MRD_SLOW_IS_RUNTIME:
-        return "in copies and other calls that wait for no rank";
+        return "in loads and other operations that wait for no rank";
     case MRD_SLOW_IS_EXECUTION:
         return "inside executions";
     default:
-        return "outside of the runtime";
+        return "outside of executions and collectives";
     }
 }
 
@@ -153,13 +153,8 @@ date(mrd_slow *slow, slow_window *window, const slow_finding *finding, mrd_slow_
 {
     const slow_series *series = finding->process->series;
     float noise = finding->spread / finding->excess;
-    int64_t slot;
-    float shift = mrd_slow_onset(slow, window, finding, &slot);
 
-    verdict->since_first = slot <= series->oldest_slot + 1;
-    verdict->since.ns = verdict->since_first
-                            ? series->oldest_slot * MRD_SLOW_SLOT
-                            : slot * MRD_SLOW_SLOT + (int64_t) (shift * (float) MRD_SLOW_SLOT);
+    verdict->since = mrd_slow_onset(slow, window, finding, &verdict->since_first);
     verdict->since_bound = MRD_SLOW_SLOT + (mrd_dur_ns) finding->step + series->last.bound +
                            (mrd_dur_ns) (12 * noise * noise * (float) MRD_SLOW_SLOT);
 }
