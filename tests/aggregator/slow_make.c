@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WRITE, TRAIN, GATHER, OPS };
+enum { WRITE, TRAIN, GATHER, LOAD, OPS };
 
 static uint64_t
 next(job *j)
@@ -65,6 +65,8 @@ init_rank(job *j, unsigned i)
     name_op(&r->now.ops[WRITE], "nrt_tensor_write", 0);
     name_op(&r->now.ops[TRAIN], "nrt_execute", j->kind == STAGES ? 40 + i % 4 : 40);
     name_op(&r->now.ops[GATHER], "nrt_all_gather", j->ranks);
+    name_op(&r->now.ops[LOAD], "nrt_load", 0);
+    r->now.ops[LOAD].entered = 2;
     /* machines are never quite the same */
     r->host = step * 0.10 * (1 + 0.01 * normal(j));
     r->copy = step * 0.02 * (1 + 0.01 * normal(j));
@@ -248,6 +250,8 @@ begin_step(job *j, unsigned i)
     if (now->device >= 0 && r->entered[TRAIN] > 1) {
         now->executions++;
     }
+    /* the agent converts ticks with an estimated rate, so times vary by some ns */
+    now->ops[LOAD].inside = 27 * MRD_MS + (int64_t) (uniform(j) * 40);
     now->lost = r->lost;
     r->newest = *now;
     return r->begin + (int64_t) device;

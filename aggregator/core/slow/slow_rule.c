@@ -446,9 +446,10 @@ find_in_part(mrd_slow *slow, slow_window *window, mrd_slow_part part)
             !sample_of(slow, window, finding.process, part, &one))
             continue;
         finding.threshold = threshold_of(window, &common, &one);
+        /* ranks that may be slow count too, because they are as many in a slow job */
+        n_slow += one.excess >= finding.threshold / 2;
         if (one.excess < finding.threshold || one.lowest < finding.threshold / 2)
             continue;
-        n_slow++;
         finding.excess = one.excess;
         finding.spread = one.spread > common.spread ? one.spread : common.spread;
         finding.step = window->step;

@@ -66,14 +66,28 @@ typedef struct {
     double span, steps, outside, runtime, execution, collective, executes;
 } slow_delta;
 
-/* Adds what the operation did between the readings. Returns false if its counts went backwards. */
+/* Stores how much a time grew. The agent converts times from ticks, and estimates their length again
+ * and again. So a time may become smaller by a millionth. Returns false if it became smaller by
+ * more. */
+static bool
+growth(mrd_dur_ns from, mrd_dur_ns to, double *ret_growth)
+{
+    if (to < from - from / 1000000 - 10 * MRD_US)
+        return false;
+    *ret_growth = to > from ? (double) (to - from) : 0;
+    return true;
+}
+
+/* Adds the calls of the operation between the readings. Returns false if its counts went
+ * backwards. */
 static bool
 add_op(slow_delta *delta, const mrd_slow_reading *from, const mrd_slow_op *op, size_t i)
 {
     const mrd_slow_op *before = find_op(from, op, i);
-    double inside = (double) (op->inside - (before != NULL ? before->inside : 0));
+    double inside;
 
-    if (before != NULL && (op->inside < before->inside || op->entered < before->entered))
+    if (!growth(before != NULL ? before->inside : 0, op->inside, &inside) ||
+        (before != NULL && op->entered < before->entered))
         return false;
     /* An operation that the earlier reading lacks may have been left out of it. Its time counts
      * only if it fits into the time between the readings. */
@@ -98,11 +112,11 @@ static bool
 subtract(const mrd_slow_reading *from, const mrd_slow_reading *to, slow_delta *ret_delta)
 {
     const mrd_slow_op *lead = &to->ops[to->lead], *before = find_op(from, lead, from->lead);
-    slow_delta delta = { .span = (double) mrd_local_diff(to->at, from->at),
-                         .outside = (double) (to->outside - from->outside) };
+    slow_delta delta = { .span = (double) mrd_local_diff(to->at, from->at) };
     double most;
 
-    if (before == NULL || lead->entered <= before->entered || delta.outside < 0 || delta.span <= 0)
+    if (before == NULL || lead->entered <= before->entered || delta.span <= 0 ||
+        !growth(from->outside, to->outside, &delta.outside))
         return false;
     delta.steps = (double) (lead->entered - before->entered);
     for (size_t i = 0; i < to->n_ops; i++)
