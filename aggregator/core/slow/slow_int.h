@@ -93,9 +93,9 @@ struct slow_job {
 /* The last slots of the ranks that repeat the same leading operation. */
 typedef struct {
     slow_process **peers; /* in mrd_slow.peers */
-    size_t n;
-    int64_t to;     /* number of the newest slot */
-    unsigned scale; /* slots in each of the 8 blocks */
+    size_t n, all;        /* number of `peers`, and of all ranks with this operation */
+    int64_t to;           /* number of the newest slot */
+    unsigned scale;       /* slots in each of the 8 blocks */
     /* median time of a step, and the spread of the ranks' mean steps: ranks that wait for one another
      * have nearly equal steps */
     float step, step_spread;

@@ -150,7 +150,7 @@ static bool
 keep_same_pace(mrd_slow *slow, slow_window *window)
 {
     float *steps = slow->scratch, *known = steps + window->n;
-    size_t all = window->n, n = 0;
+    size_t all = window->all = window->n, n = 0;
 
     for (size_t i = 0; i < all; i++)
         if ((steps[i] = mean_step(window, window->peers[i])) > 0)
@@ -426,6 +426,17 @@ remember(slow_window *window, unsigned part, float between)
     *mean += (between - *mean) / (*mean > 0 ? REMEMBERED : 1);
 }
 
+/* Returns true if more than a quarter of the ranks is slow. If several ranks are slow, ranks without
+ * enough readings may be slow too. */
+static bool
+is_slow_job(const slow_window *window, const common_sample *common, size_t n_slow)
+{
+    size_t unknown = window->all - common->n;
+
+    return n_slow > (common->n < 4 ? 1 : common->n / 4) ||
+           (n_slow >= 3 && n_slow + unknown > window->all / 4);
+}
+
 /* Adds the ranks that are slow in this part to slow->findings. Adds none if more than a quarter of
  * the ranks is slow, because then the job itself is slow. */
 static void
@@ -442,12 +453,13 @@ find_in_part(mrd_slow *slow, slow_window *window, mrd_slow_part part)
         sample one;
 
         /* most ranks have no excess, so that their blocks need not be read again */
-        if (slow->scratch[i] < LEAST * window->step ||
-            !sample_of(slow, window, finding.process, part, &one))
+        if (slow->scratch[i] < LEAST * window->step)
+            continue;
+        /* the noise of a rank matters for its verdict, but not for whether the job is slow */
+        n_slow += slow->scratch[i] >= between_factor(common.n) / 2 * common.between;
+        if (!sample_of(slow, window, finding.process, part, &one))
             continue;
         finding.threshold = threshold_of(window, &common, &one);
-        /* ranks that may be slow count too, because they are as many in a slow job */
-        n_slow += one.excess >= finding.threshold / 2;
         if (one.excess < finding.threshold || one.lowest < finding.threshold / 2)
             continue;
         finding.excess = one.excess;
@@ -461,7 +473,7 @@ find_in_part(mrd_slow *slow, slow_window *window, mrd_slow_part part)
         finding.cls = class_of(slow, window, &finding);
         slow->findings[slow->n_findings++] = finding;
     }
-    if (n_slow > (common.n < 4 ? 1 : common.n / 4))
+    if (is_slow_job(window, &common, n_slow))
         slow->n_findings = before;
 }
 
