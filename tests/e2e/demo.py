@@ -41,6 +41,7 @@ try:
     said = text()
     print(said)
     late = "slow here" in said
+    check(re.search(r"^stands +stopped: rank 2 is stopped", said, re.M) or "no verdict about a stopped rank" in said, "the stopped rank is named while the job stands")
     check("no network namespaces" in said and "SIMULATED" in said, "what it is")
     check("DOES NOT HOLD" not in said and said.count(" holds") == NODES, "the equation of every node")
     names = [f"i-sim{i + 1:04d}" for i in range(NODES)]

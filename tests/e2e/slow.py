@@ -1,14 +1,13 @@
 """The watch for slow ranks with real ranks on two agents: a rank with 12 ms more of host code in each step, then a rank with a slow core that a
-collective hides. The API, `meridian jobs`, `meridian watch`, the log and the metrics name the rank and the part, the exit status is 4, and the
-verdict is withdrawn when the delay ends. The same job without a delay gets none."""
+collective hides. The API, `meridian jobs`, `meridian watch`, the log and the metrics name the rank and the part, the exit status is 4. The
+same job without a delay gets no verdict."""
 import hashlib
 import os
 import re
 import subprocess
 import time
 
-from faulty_job import FaultyRank
-from lib import MERIDIAN, check, equal, finish, need_daemons, need_preload, until
+from lib import BIN, BUILD, MERIDIAN, Program, check, equal, finish, need_daemons, need_preload, until, without_none
 from service import Service
 from wait import let_it_run
 
@@ -19,7 +18,9 @@ OWNER = "owner-token-of-alice-000001"
 
 
 class Job:
-    def __init__(self, c, number, **more):
+    """A job of train_loop with one core in each rank. words: further arguments of its ranks."""
+
+    def __init__(self, c, number, *words):
         self.c, self.number = c, number
         for i in range(AGENTS):
             path = os.path.join(c.folder(f"jobs{i}"), str(number))
@@ -27,8 +28,11 @@ class Job:
                 f.write(f"job={number}\nuid={os.getuid()}\nuser=alice\ncluster=trn\nrequest=recorder\nowner_key={hashlib.sha256(OWNER.encode()).hexdigest()}\n")
             os.chmod(path + ".new", 0o600)
             os.rename(path + ".new", path)
-        self.ranks = [c.keep(FaultyRank(c, number, r, WORLD, r * AGENTS // WORLD, words=(20000, 1), **more)) for r in range(WORLD)]
-        until(lambda: min(r.steps() for r in self.ranks) > 20, f"job {number} makes steps", 120)
+        self.ranks = [c.keep(Program(c.path(f"{number}.{r}.log"), [
+            os.path.join(BIN, "train_loop"), "--steps", "100000000", "--cores", "1", "--exec-us", "20000", "--checkpoint-dir", c.folder(f"checkpoints{number}"), "--quiet", *words],
+            env=without_none(c.env, LD_PRELOAD=os.path.join(BUILD, "lib", "libmeridian.so"), LD_LIBRARY_PATH=os.path.join(BUILD, "lib", "simnrt"), MERIDIAN_ENABLE="1",
+                             MERIDIAN_RING_DIR=c.rings(r * AGENTS // WORLD), SIMNRT_JOB=c.job(str(number)), SIMNRT_NODE="together", RANK=str(r), WORLD_SIZE=str(WORLD),
+                             SLURM_JOB_ID=str(number), SLURM_CLUSTER_NAME="trn"))) for r in range(WORLD)]
 
     def now(self):
         """The job in the list, with its ranks."""
@@ -71,9 +75,10 @@ with Service(lead="100ms") as c:
     equal([r["rank"] for r in job["rank_list"] if r.get("step_ns", 0) > 0], list(range(WORLD)), "the steps of each rank")
     c.run("jobs", "31")
 
-    # ---- 12 ms more of host code in each step of rank 2 ----
-    watch = subprocess.Popen([MERIDIAN, "watch", "31", "--first"], stdout=subprocess.PIPE, text=True, env=c.env)
-    a.ranks[2].tell("pause 1 12 load")
+    # ---- 12 ms more of host code in each step of rank 2, from its start ----
+    a.kill()
+    watch = subprocess.Popen([MERIDIAN, "watch", "32", "--first"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=c.env)
+    a = Job(c, 32, "--late", "2:12")
     job, took = a.named("host", "host", 2)
     slow = job["slow"]
     check(8e6 < slow["culprits"][0]["own_ns"] - slow["culprits"][0]["peers_ns"] < 60e6, f"the delay of 12 ms: {slow['culprits']}")
@@ -82,7 +87,7 @@ with Service(lead="100ms") as c:
     equal(watch.returncode, 4, f"watch --first: {said}")
     check("is slow since" in said and "rank 2" in said, f"watch names it: {said}")
     check("rank 2" in c.run("jobs", want=4)[0], "the table names it")
-    check("rank 2" in c.run("jobs", "31", want=4)[0], "so does the table of one job")
+    check("rank 2" in c.run("jobs", "32", want=4)[0], "so does the table of one job")
     check(re.search(r"AGG-SLOW .*rank 2", open(c.path("aggregator.log")).read()), "the log names it")
     text = c.read("/metrics").body.decode()
     check('meridian_slow_verdicts_total{verdict="host"} 1\n' in text, "metrics of verdicts")
@@ -92,9 +97,9 @@ with Service(lead="100ms") as c:
     a.kill()
 
     # ---- A slow core of rank 1, whose time the collective of each execution makes equal in all ranks ----
-    b = Job(c, 32, SIMNRT_FAULT="slow_core:core=1:factor=1.6")
+    b = Job(c, 33, "--straggler", "1:1.6")
     job, _ = b.named("device", "device", 1)
-    c.run("jobs", "32", want=4)
+    c.run("jobs", "33", want=4)
     b.kill()
     print(f"the host verdict took {took:.1f} s")
 finish()
