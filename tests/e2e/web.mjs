@@ -300,6 +300,39 @@ try {
   await readable("device profiles");
   await page.emulateMedia({ colorScheme: "light" });
 
+  // ---- The list of jobs, the first page: each job has a page with an address ----
+  const jobs = await context.newPage();
+  await jobs.addInitScript((t) => sessionStorage.setItem("meridian-token", t), TOKEN);
+  await jobs.goto(PAGE);
+  const line = jobs.locator("#job-table tbody tr", { hasText: "job-sim-a" });
+  await line.waitFor();
+  await jobs.waitForFunction(() => [...document.querySelectorAll("#job-table tbody tr")].every((tr) => tr.querySelector(".spark path")));
+  check(await jobs.locator("#job-table tbody tr").count() === 2, "both jobs are listed");
+  await jobs.screenshot({ path: path.join(SHOTS, "jobs-light.png"), fullPage: true });
+  await line.locator("a").focus();
+  await jobs.keyboard.press("Enter");
+  await jobs.waitForSelector('#job-live [aria-label="Ranks of the job"] tbody tr');
+  const address = jobs.url();
+  check(/#\/jobs\/[0-9a-f]{16}$/.test(address), `the job has an address: ${address}`);
+  check(/^Job job-sim-a/.test(await jobs.locator("#job-title").textContent()) && /^Job job-sim-a/.test(await jobs.title()), "its name");
+  check(/sim-a/.test(await jobs.locator("#job-live tbody").first().textContent()), "its rank and node");
+  check(await jobs.getByRole("button", { name: "Record 30 s" }).isVisible(), "an operator can record it");
+  await jobs.screenshot({ path: path.join(SHOTS, "job-light.png"), fullPage: true });
+  const shared = await context.newPage();
+  await shared.addInitScript((t) => sessionStorage.setItem("meridian-token", t), TOKEN);
+  await shared.setViewportSize({ width: 400, height: 900 });
+  await shared.emulateMedia({ colorScheme: "dark" });
+  await shared.goto(address);
+  await shared.waitForSelector('#job-live [aria-label="Ranks of the job"] tbody tr');
+  check(await shared.evaluate(() => document.documentElement.scrollWidth <= innerWidth), "the page of a job fits a phone");
+  await shared.screenshot({ path: path.join(SHOTS, "job-400-dark.png"), fullPage: true });
+  await shared.evaluate(() => { location.hash = "#/jobs/0123456789abcdef"; });
+  await shared.waitForSelector("#job-gone");
+  await shared.close();
+  await jobs.goBack();
+  await line.waitFor();
+  await jobs.close();
+
   // ---- Nothing there yet, and nobody there any more ----
   await page.emulateMedia({ colorScheme: "light" });
   const empty = await context.newPage();
