@@ -106,15 +106,17 @@ def cut(name, columns):
     return name if len(name) <= columns else name[:columns - 3] + "..."
 
 
-def blocks_together(blocks):
-    """Steps over time in at most 8 rows: [(name, mean, shares)]."""
+def blocks_together(blocks, workers):
+    """Steps over time in at most 8 rows: [(name, mean, shares)]. Steps keep their names if all end with a number."""
     each, out, first = -(-len(blocks) // 8), [], 1
+    named = each == 1 and all(b["steps"] == 1 and b["name"][-1:].isdigit() for b in blocks)
+    shown = {p: any(w["parts_ns"][p] is not None for w in workers) for p in PARTS}
     for i in range(0, len(blocks), each or 1):
         some = blocks[i:i + each]
         steps = sum(b["steps"] for b in some)
         parts = {p: sum(b["parts_ns"][p] for b in some) for p in some[0]["parts_ns"]}
-        name = f"step {first} " if steps == 1 else f"steps {first} to {first + steps - 1} "
-        out.append((name, [sum(b["total_ns"] for b in some) // steps] + [share(parts[p], sum(parts.values())) for p in PARTS]))
+        name = cut(some[0]["name"], 32) + " " if named else f"step {first} " if steps == 1 else f"steps {first} to {first + steps - 1} "
+        out.append((name, [sum(b["total_ns"] for b in some) // steps] + [share(parts[p], sum(parts.values())) if shown[p] and sum(parts.values()) else None for p in PARTS]))
         first += steps
     return out
 
@@ -416,7 +418,7 @@ def more_wrong_in_text(report, text, first_ns):
     whole_table(tables, "Slowest steps", [
         (f"pid {s['process_id']} rank {s['rank']}".ljust(33) + cut(s["name"], 19), [int(s["start_ns"]) - first_ns, s["duration_ns"]]) for s in report["slowest_steps"][:6]], 6, "steps", wrong)
     over = report["steps_over_time"]
-    whole_table(tables, "Steps over time", blocks_together(over["blocks"]) if over else [], 8, "steps", wrong)
+    whole_table(tables, "Steps over time", blocks_together(over["blocks"], report["workers"]) if over else [], 8, "steps", wrong)
     pauses = report["longest_pauses"][:6]
     if len(tables.get("Longest pauses of devices", [])) < len(pauses) or bool(pauses) != ("Longest pauses of devices" in tables):
         wrong.append("the longest pauses are there or not")

@@ -1,5 +1,9 @@
 /* Tests which spans are joined to one collective, and which cores took part in it
  * (trace/analysis/gather.h). */
+#include <limits.h>
+
+#include "tests/seed.h"
+#include "tests/trace/events.h"
 #include "tests/trace/profile.h"
 #include "trace/analysis/gather.h"
 
@@ -131,6 +135,113 @@ TEST(parts_meet_where_they_overlap)
         mrd_gather_finish(w->g); /* nothing is open any more */
         CHECK_ROW(rows[i].name, strcmp(w->r.said, rows[i].want) == 0);
         world_free(w);
+    }
+}
+
+/* A part of an ordered group, by the number of its collective. */
+typedef struct {
+    unsigned number;
+    uint32_t core;
+    int64_t begin, end;
+} drawn_part;
+
+static int
+drawn_order(const void *a, const void *b)
+{
+    const drawn_part *x = a, *y = b;
+
+    return x->begin < y->begin ? -1 : x->begin > y->begin;
+}
+
+enum { CORES = 4, COLLECTIVES = 60, BURST = 6 };
+
+/* Draws collectives that two threads of each core execute, so that two run at a time. Cores pause
+ * after each burst. Returns the number of parts. */
+static size_t
+draw_ordered(uint64_t *seed, drawn_part parts[CORES * COLLECTIVES])
+{
+    int64_t free_at[CORES][2] = { { 0 } }, issued[CORES] = { 0 };
+    size_t n = 0;
+
+    for (unsigned c = 0; c < COLLECTIVES; c++) {
+        int64_t begin[CORES], end = 0;
+
+        for (uint32_t core = 0; core < CORES; core++) {
+            int64_t *thread =
+                free_at[core][0] <= free_at[core][1] ? &free_at[core][0] : &free_at[core][1];
+
+            issued[core] += 1 + (int64_t) (test_rand(seed) % 40);
+            begin[core] = issued[core] = issued[core] > *thread ? issued[core] : *thread + 1;
+            end = begin[core] > end ? begin[core] : end;
+        }
+        for (uint32_t core = 0; core < CORES; core++) {
+            int64_t *thread =
+                free_at[core][0] <= free_at[core][1] ? &free_at[core][0] : &free_at[core][1];
+
+            *thread = end + 1 + (int64_t) (test_rand(seed) % 60);
+            parts[n++] = (drawn_part){ c, core, begin[core], *thread };
+        }
+        for (uint32_t core = 0; c % BURST == BURST - 1 && core < CORES; core++)
+            issued[core] = free_at[core][0] = free_at[core][1] = 1000 * (int64_t) (c + 1);
+    }
+    qsort(parts, n, sizeof(*parts), drawn_order);
+    return n;
+}
+
+typedef struct {
+    const drawn_part *parts;
+    size_t n, right, mixed;
+} drawn_receiver;
+
+/* Compares a reported collective with the drawn ones. */
+static void
+take_drawn(void *self, const mrd_gathered *c)
+{
+    drawn_receiver *r = self;
+    unsigned number = UINT_MAX;
+    bool same = true;
+
+    for (size_t i = 0; i < c->n; i++)
+        for (size_t k = 0; k < r->n; k++) {
+            if (r->parts[k].core != c->parts[i].core || r->parts[k].begin != c->parts[i].begin.ns)
+                continue;
+            same = same && (number == UINT_MAX || number == r->parts[k].number);
+            number = r->parts[k].number;
+        }
+    r->right += same && c->n == CORES;
+    r->mixed += !same;
+}
+
+/* Collectives that overlap on each core are matched by order. When one core lost an event, only the
+ * rest of that burst may be wrong. */
+TEST(an_ordered_group_may_have_several_at_a_time)
+{
+    uint64_t seed = test_seed();
+
+    for (unsigned round = 0; round < 200; round++) {
+        drawn_part parts[CORES * COLLECTIVES];
+        size_t n = draw_ordered(&seed, parts), lost = round % 2 == 0 ? n : test_rand(&seed) % n;
+        drawn_receiver r = { .parts = parts, .n = n };
+        test_profile *p = test_profile_new();
+        mrd_gather *g = mrd_gather_new(p->cat, take_drawn, &r);
+
+        for (size_t i = 0; i < n; i++) {
+            mrd_cc what = { .group = 1, .op = 1, .size = -1, .ordered = true };
+            mrd_event ev = { .kind = MRD_SPAN,
+                             .ts = { parts[i].begin },
+                             .dur_ns = parts[i].end - parts[i].begin,
+                             .track = p->device[0] };
+
+            if (i != lost)
+                CHECK(mrd_gather_add(g, MRD_CC_SYNC, &what, &ev, parts[i].core, 0) == MRD_OK);
+        }
+        mrd_gather_finish(g);
+        if (lost == n)
+            CHECK(r.right == COLLECTIVES && r.mixed == 0);
+        else
+            CHECK(r.right >= COLLECTIVES - BURST && r.mixed < BURST);
+        mrd_gather_free(g);
+        test_profile_free(p);
     }
 }
 

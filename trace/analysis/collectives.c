@@ -21,7 +21,8 @@ typedef enum {
     NAME_RUNNING,
     NAME_BARRIER,
     NAME_SAYS_ALL,
-    NAME_SAYS_SINGLE
+    NAME_SAYS_SINGLE,
+    NAME_HOST /* communication by a library on the host, such as "gloo:all_reduce" */
 } name_class;
 
 struct mrd_collectives {
@@ -30,6 +31,7 @@ struct mrd_collectives {
     mrd_device_work *work;
     uint8_t *classes; /* name_class of each event name, indexed by the name's id */
     size_t n;
+    bool on_host; /* the result of mrd_collectives_on_host */
     mrd_sid keys[MRD_ARG_KEYS];
     mrd_map text_of; /* maps the hash of a group or an operation to an index in `texts` */
     char **texts;
@@ -56,11 +58,30 @@ static const struct {
     const char *name;
     uint64_t bytes;
 } types[] = {
-    { "Byte", 1 },          { "Char", 1 },           { "Bool", 1 },
-    { "Float8_e4m3fn", 1 }, { "Float8_e5m2", 1 },    { "Half", 2 },
-    { "Short", 2 },         { "BFloat16", 2 },       { "Float", 4 },
-    { "Int", 4 },           { "Double", 8 },         { "Long", 8 },
-    { "ComplexFloat", 8 },  { "ComplexDouble", 16 },
+    { "Byte", 1 },
+    { "Char", 1 },
+    { "Bool", 1 },
+    { "Float8_e4m3fn", 1 },
+    { "Float8_e5m2", 1 },
+    { "Half", 2 },
+    { "Short", 2 },
+    { "BFloat16", 2 },
+    { "Float", 4 },
+    { "Int", 4 },
+    { "Double", 8 },
+    { "Long", 8 },
+    { "ComplexFloat", 8 },
+    { "ComplexDouble", 16 },
+    /* as Kineto names the types of an operator's inputs */
+    { "float", 4 },
+    { "double", 8 },
+    { "c10::BFloat16", 2 },
+    { "c10::Half", 2 },
+    { "long int", 8 },
+    { "int", 4 },
+    { "unsigned char", 1 },
+    { "signed char", 1 },
+    { "bool", 1 },
 };
 
 /* Returns the size in bytes of a collective's input or output, whichever is larger. `in` and `out`
@@ -88,7 +109,10 @@ classify(mrd_str name)
                  { "nccl:alltoall", NAME_SAYS_ALL },
                  { "nccl:send", NAME_SAYS_SINGLE },
                  { "nccl:recv", NAME_SAYS_SINGLE },
-                 { "nccl:coalesced", NAME_SAYS_SINGLE } };
+                 { "nccl:coalesced", NAME_SAYS_SINGLE },
+                 { "gloo:", NAME_HOST },
+                 { "mpi:", NAME_HOST },
+                 { "ucc:", NAME_HOST } };
 
     if (mrd_str_is(name, "cc_running"))
         return NAME_RUNNING;
@@ -99,6 +123,25 @@ classify(mrd_str name)
             return rows[i].is;
     }
     return NAME_OTHER;
+}
+
+/* Returns true if the catalog has the name of a collective on the host, and no cores or devices.
+ * With devices, such a collective is a side channel, and the devices' collectives decide. */
+static bool
+are_on_host(const mrd_catalog *cat)
+{
+    size_t n = mrd_strtab_count(mrd_catalog_strings(cat));
+    bool any = false;
+
+    for (mrd_sid sid = 1; sid < n && !any; sid++)
+        any = classify(mrd_catalog_text(cat, sid)) == NAME_HOST;
+    for (mrd_track_id id = 0; id < mrd_catalog_tracks(cat) && any; id++) {
+        const mrd_track *track = mrd_catalog_borrow_track(cat, id);
+
+        any = track->kind != MRD_TRACK_SPANS ||
+              (track->lnc_idx == MRD_NONE && track->device_idx == MRD_NONE);
+    }
+    return any;
 }
 
 mrd_collectives *
@@ -119,6 +162,7 @@ mrd_collectives_new(const mrd_catalog *cat, const mrd_kernel_rules *rules)
     }
     for (size_t i = 0; i < MRD_ARG_KEYS; i++)
         collectives->keys[i] = mrd_arg_key_find(collectives->strings, (mrd_arg_key) i);
+    collectives->on_host = are_on_host(cat);
     return collectives;
 }
 
@@ -316,6 +360,7 @@ see_kernel(const mrd_collectives *collectives, const mrd_event *ev, mrd_kernel_c
         if (members == 1)
             return MRD_CC_LOOSE; /* the only member of a group has no other member to wait for */
     }
+    ret->ordered = false;
     ret->world = members == 0 && arg_text(collectives, ev, MRD_KEY_GROUP_RANKS).len == 0 &&
                  arg_text(collectives, ev, MRD_KEY_GROUP_NAME).len == 0;
     ret->listed = arg_text(collectives, ev, MRD_KEY_GROUP_RANKS).len > 0 &&
@@ -357,7 +402,7 @@ see_running(const mrd_collectives *collectives, const mrd_event *ev, mrd_cc *ret
         return MRD_CC_LOOSE; /* group or operation unknown */
     ret->group = mrd_hash64(&gid, sizeof(gid), hash_text(MRD_STR("cc_running"), 0));
     ret->members = 0;
-    ret->world = ret->listed = ret->lasting = false;
+    ret->world = ret->listed = ret->lasting = ret->ordered = false;
     ret->seq = -1;
     ret->bytes = 0;
     ret->traffic = MRD_CC_TRAFFIC_UNKNOWN;
@@ -365,6 +410,84 @@ see_running(const mrd_collectives *collectives, const mrd_event *ev, mrd_cc *ret
     if (!arg_int(collectives, ev, MRD_KEY_SIZE, &ret->size))
         ret->size = -1;
     return MRD_CC_SYNC;
+}
+
+/* Returns the number of elements in a list of dimensions such as "[[4, 8], [2]]". -1 if the text
+ * contains no dimensions, or if the number is too large. */
+static int64_t
+elements_of(mrd_str dims)
+{
+    int64_t sum = -1;
+
+    for (size_t i = 0; i < dims.len; i++) {
+        size_t end = i + 1;
+        int64_t product = 1;
+        mrd_str list;
+        uint64_t number;
+
+        if (dims.p[i] != '[')
+            continue;
+        while (end < dims.len && dims.p[end] != '[' && dims.p[end] != ']')
+            end++;
+        if (end == dims.len)
+            return -1;
+        list = (mrd_str){ dims.p + i + 1, end - i - 1 };
+        if (dims.p[end] == '[')
+            continue; /* the list contains lists, which follow */
+        while (next_number(&list, &number)) {
+            if (__builtin_mul_overflow(product, (int64_t) number, &product))
+                return -1;
+        }
+        if (i == 0 || __builtin_add_overflow(sum < 0 ? 0 : sum, product, &sum))
+            return -1; /* "[]" states no input */
+        i = end;
+    }
+    return sum;
+}
+
+/* Returns the first text of a list such as ["float", "int"]. */
+static mrd_str
+first_text(mrd_str list)
+{
+    const char *begin = memchr(list.p, '"', list.len), *end;
+
+    if (begin == NULL)
+        return MRD_STR("");
+    begin++;
+    end = memchr(begin, '"', (size_t) (list.p + list.len - begin));
+    return end == NULL ? MRD_STR("") : (mrd_str){ begin, (size_t) (end - begin) };
+}
+
+/* Describes a collective that a library executed on the host. */
+static mrd_cc_kind
+see_host(const mrd_collectives *collectives, const mrd_event *ev, mrd_kernel_class *ret_class,
+         mrd_cc *ret)
+{
+    const mrd_track *track = mrd_catalog_borrow_track(collectives->cat, ev->track);
+    const mrd_process *process = mrd_catalog_borrow_process(collectives->cat, track->process);
+    mrd_str name = mrd_catalog_text(collectives->cat, ev->name),
+            type = first_text(arg_text(collectives, ev, MRD_KEY_INPUT_TYPE));
+    const char *colon = memchr(name.p, ':', name.len);
+    mrd_kernel_class class = mrd_kernel_class_of_operation(
+        (mrd_str){ colon + 1, (size_t) (name.p + name.len - colon - 1) });
+
+    *ret_class = class;
+    *ret = (mrd_cc){ .group = hash_text((mrd_str){ name.p, (size_t) (colon - name.p) }, 0),
+                     .op = hash_text(type, hash_text(name, 0)),
+                     .size = elements_of(arg_text(collectives, ev, MRD_KEY_INPUT_DIMS)),
+                     .world = true,
+                     .ordered = true,
+                     .seq = -1,
+                     .traffic = operations[class].traffic };
+    if (process->world_size > 0 && process->world_size < UINT32_MAX)
+        ret->members = (uint32_t) process->world_size;
+    ret->bytes = bytes_of(type, ret->size, 0);
+    if (operations[class].uneven)
+        ret->size = -1;
+    /* Which of several groups a collective belongs to is unknown. */
+    if (process->flags & MRD_PROC_GROUPS)
+        return MRD_CC_LOOSE;
+    return operations[class].kind == MRD_CC_SYNC ? MRD_CC_SYNC : MRD_CC_LOOSE;
 }
 
 static name_class
@@ -386,7 +509,15 @@ mrd_collectives_work(const mrd_collectives *collectives)
 bool
 mrd_collectives_named(mrd_collectives *collectives, mrd_sid name)
 {
-    return class_of(collectives, name) != NAME_OTHER;
+    name_class is = class_of(collectives, name);
+
+    return is != NAME_OTHER && (is != NAME_HOST || collectives->on_host);
+}
+
+bool
+mrd_collectives_on_host(const mrd_collectives *collectives)
+{
+    return collectives->on_host;
 }
 
 mrd_cc_kind
@@ -415,6 +546,10 @@ mrd_collectives_see_class(mrd_collectives *collectives, const mrd_event *ev,
         return MRD_CC_SAYS_ALL;
     case NAME_SAYS_SINGLE:
         return MRD_CC_SAYS_SINGLE;
+    case NAME_HOST:
+        if (collectives->on_host)
+            return see_host(collectives, ev, ret_class, ret_cc);
+        break;
     case NAME_UNSEEN:
     case NAME_OTHER:
         break;
@@ -485,7 +620,8 @@ static void
 put_operation(const mrd_collectives *collectives, const mrd_event *ev, name_class is, mrd_buf *to)
 {
     mrd_str called = arg_text(collectives, ev, MRD_KEY_COLLECTIVE),
-            type = arg_text(collectives, ev, MRD_KEY_ELEMENT_TYPE),
+            type = is == NAME_HOST ? first_text(arg_text(collectives, ev, MRD_KEY_INPUT_TYPE))
+                                   : arg_text(collectives, ev, MRD_KEY_ELEMENT_TYPE),
             name = mrd_catalog_text(collectives->cat, ev->name);
 
     if (is == NAME_RUNNING) {

@@ -1,7 +1,7 @@
 /*
  * trace/analysis/collectives.h - decides which events are collectives. Such an event is the part
  * that one participant has in an operation of a group. The results are used to align clocks
- * (cli/view/align.h) and to find late workers. Two kinds of traces have collectives:
+ * (cli/view/align.h) and to find late workers. Three kinds of traces have collectives:
  *
  *   kernels  spans of communication on a device's track in a framework's trace
  *            (trace/analysis/device_work.h). Group, operation and size come from the arguments
@@ -12,6 +12,12 @@
  *            number of ranks.
  *   neuron   spans named cc_running. Their arguments are the group `gid`, the operation `op_id` and
  *            the `size`. All spans named cc_exec_barrier have the same group and operation.
+ *
+ *   host     spans of a communication library that runs on the host: "gloo:all_reduce",
+ *            "mpi:barrier". They count only if the profile has no cores and no devices. Such a span
+ *            lasts until the operation is complete at this rank. Nothing states its group, so it
+ *            belongs to all ranks of the job. Several of them run at a time, and only their order
+ *            distinguishes them. "Input type" and "Input Dims" are their type and size.
  *
  * MRD_CC_SYNC means that no participant leaves before the last one has entered: all-reduce,
  * all-gather, reduce-scatter, all-to-all, barrier. Broadcast, reduce, gather, scatter, send and
@@ -70,6 +76,9 @@ typedef struct {
     uint32_t members;
     bool world;  /* no event names the members of the group, so all ranks of the job are members */
     bool listed; /* the event names the ranks of all members */
+    /* collectives of the group may run concurrently at one participant, and only their order
+     * distinguishes them */
+    bool ordered;
     /* Number of this collective in its group. Equal at all members, and different from the group's
      * other collectives. -1 if unknown. */
     int64_t seq;
@@ -114,6 +123,10 @@ const char *mrd_collectives_text(const void *collectives, uint64_t hash);
  * one. Events with other names can be collectives only on a device's track in a framework's trace
  * (mrd_device_work_on). */
 bool mrd_collectives_named(mrd_collectives *collectives, mrd_sid name);
+
+/* Returns true if the profile's collectives ran on the host: it has such spans, and has neither
+ * cores nor devices. */
+bool mrd_collectives_on_host(const mrd_collectives *collectives);
 
 /* Returns true if the profile's SendRecv kernels are all-to-alls. This holds if annotations of the
  * host name an all-to-all, and none names a single message. Looks at the names of the catalog once.

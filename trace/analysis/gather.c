@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "base/hash.h"
 #include "base/map.h"
 #include "base/vec.h"
 
@@ -22,6 +23,16 @@ typedef struct {
     size_t n, cap;
     size_t n_open; /* number of entries in `parts` without an end */
 } group_now;
+
+/* The latest collectives of a group whose parts are matched by order. */
+typedef struct {
+    uint64_t newest; /* number of the newest collective, from 1; 0 before the first */
+    struct {
+        uint64_t op;
+        int64_t size;
+        mrd_ev_ns first_end;   /* earliest end of a part */
+    } lanes[MRD_GATHER_LANES]; /* indexed by the collective's number modulo MRD_GATHER_LANES */
+} group_order;
 
 /* Number of ranks of a job: `ranks` are in the profile, `world` is the size that processes
  * state. */
@@ -44,6 +55,11 @@ struct mrd_gather {
     mrd_map part_of;
     group_now *groups;
     size_t n, cap;
+    /* Maps the hash and the job of an ordered group to an index in `orders`. Maps such an index and
+     * a core to the number of the core's last collective (only its low 31 bits). */
+    mrd_map order_of, order_part_of;
+    group_order *orders;
+    size_t n_orders, cap_orders;
     uint64_t left_out;
 };
 
@@ -118,6 +134,9 @@ mrd_gather_free(mrd_gather *gather)
     free(gather->jobs);
     mrd_map_fini(&gather->group_of);
     mrd_map_fini(&gather->part_of);
+    mrd_map_fini(&gather->order_of);
+    mrd_map_fini(&gather->order_part_of);
+    free(gather->orders);
     free(gather);
 }
 
@@ -142,6 +161,79 @@ group_find(mrd_gather *gather, uint64_t group, uint64_t job, uint32_t *ret_index
     }
     *ret_index = i;
     return MRD_OK;
+}
+
+/* Finds an ordered group, or adds it. Errors: LIMIT if there are too many groups, NOMEM. */
+static mrd_err
+order_find(mrd_gather *gather, uint64_t group, uint64_t job, uint32_t *ret_index)
+{
+    mrd_map_key key = { group, job, 0 };
+    uint32_t i = mrd_map_get(&gather->order_of, key);
+
+    if (i == MRD_MAP_NONE) {
+        if (gather->n_orders == MRD_GATHER_GROUPS)
+            return MRD_LIMIT;
+        if (!MRD_VEC_ROOM(gather->orders, gather->n_orders, gather->cap_orders, 1))
+            return MRD_NOMEM;
+        i = (uint32_t) gather->n_orders;
+        if (mrd_map_put(&gather->order_of, key, i) != MRD_OK)
+            return MRD_NOMEM;
+        gather->orders[gather->n_orders++] = (group_order){ 0 };
+    }
+    *ret_index = i;
+    return MRD_OK;
+}
+
+/* Returns true if collective `number` of an ordered group can contain this part. */
+static bool
+order_fits(const group_order *order, uint64_t number, const mrd_event *ev, const mrd_cc *what)
+{
+    unsigned lane = (unsigned) (number % MRD_GATHER_LANES);
+    int64_t slack = ev->bound_ns == MRD_BOUND_UNKNOWN ? 0 : ev->bound_ns, limit;
+
+    return order->lanes[lane].op == what->op && order->lanes[lane].size == what->size &&
+           (__builtin_add_overflow(order->lanes[lane].first_end.ns, slack, &limit) ||
+            ev->ts.ns <= limit);
+}
+
+/*
+ * Replaces the group of a part by one of MRD_GATHER_LANES groups. Collectives of an ordered group
+ * are dealt to these groups in turn, so that concurrent collectives are in different ones. Errors:
+ * LIMIT, NOMEM.
+ */
+static mrd_err
+order_lane(mrd_gather *gather, const mrd_cc *what, const mrd_event *ev, uint64_t job, uint32_t core,
+           uint64_t *group)
+{
+    uint32_t index, joined;
+    group_order *order;
+    uint64_t number;
+    unsigned lane;
+    mrd_err err = order_find(gather, what->group, job, &index);
+
+    if (err != MRD_OK)
+        return err;
+    order = &gather->orders[index];
+    joined = mrd_map_get(&gather->order_part_of, (mrd_map_key){ index, core, 0 });
+    number = order->newest < MRD_GATHER_LANES ? 1 : order->newest - MRD_GATHER_LANES + 1;
+    if (joined != MRD_MAP_NONE) {
+        uint64_t behind = (order->newest - joined) & INT32_MAX;
+
+        number = behind < MRD_GATHER_LANES ? order->newest - behind + 1 : number;
+    }
+    while (number <= order->newest && !order_fits(order, number, ev, what))
+        number++;
+    lane = (unsigned) (number % MRD_GATHER_LANES);
+    if (number > order->newest) {
+        order->newest = number;
+        order->lanes[lane].op = what->op;
+        order->lanes[lane].size = what->size;
+        order->lanes[lane].first_end = (mrd_ev_ns){ INT64_MAX };
+    }
+    order->lanes[lane].first_end = mrd_ev_min(order->lanes[lane].first_end, mrd_event_end(ev));
+    *group = mrd_hash64(&lane, sizeof(lane), what->group);
+    return mrd_map_put(&gather->order_part_of, (mrd_map_key){ index, core, 0 },
+                       (uint32_t) (number & INT32_MAX));
 }
 
 /* Returns true if the event belongs to the current collective of its group. `number` is the last
@@ -220,15 +312,19 @@ mrd_gather_add(mrd_gather *gather, mrd_cc_kind kind, const mrd_cc *what, const m
                uint32_t core, int64_t mark)
 {
     const mrd_track *track = mrd_catalog_borrow_track(gather->cat, ev->track);
+    uint64_t job = mrd_catalog_borrow_process(gather->cat, track->process)->job,
+             group = what->group;
     uint32_t index, before;
     group_now *now;
-    mrd_err err;
+    mrd_err err = MRD_OK;
 
     if (kind != MRD_CC_SYNC && kind != MRD_CC_BARRIER &&
         !(kind == MRD_CC_SENDRECV && gather->all_to_all))
         return MRD_OK;
-    err = group_find(gather, what->group,
-                     mrd_catalog_borrow_process(gather->cat, track->process)->job, &index);
+    if (what->ordered)
+        err = order_lane(gather, what, ev, job, core, &group);
+    if (err == MRD_OK)
+        err = group_find(gather, group, job, &index);
     if (err == MRD_LIMIT) {
         gather->left_out++;
         return MRD_OK;

@@ -12,6 +12,12 @@
  * these errors, the parts still count as overlapping. The runtime's cc_exec_barrier does not name
  * its group, so it counts as a barrier of all cores of the job.
  *
+ * Collectives of a group may run concurrently if threads of the host execute them (mrd_cc.ordered).
+ * Their parts are matched by order: the next part of a core belongs to the collective after the
+ * core's last one. If that collective has another operation or size, or if one of its parts has
+ * ended already, the core's events are incomplete. Then the part belongs to the next collective
+ * that fits. So a lost event damages the matches only until all cores pause.
+ *
  * The size of a group comes from its events. Some events do not state a size: cc_running,
  * cc_exec_barrier, kernels of old PyTorch. Their group counts as incomplete if the profile lacks
  * ranks of the job. Otherwise, or if the number of the job's ranks is unknown, the group consists
@@ -28,7 +34,9 @@
 #include "trace/analysis/collectives.h"
 
 #define MRD_GATHER_GROUPS 65536u
-#define MRD_REPORT_NOISE  100 /* ns by which two timestamps of one instant may differ */
+/* number of collectives of an ordered group to which a new part may belong */
+#define MRD_GATHER_LANES 8u
+#define MRD_REPORT_NOISE 100 /* ns by which two timestamps of one instant may differ */
 /* value of *ret_members in mrd_gather_takers if the group has members that never took part, and
  * their number is unknown */
 #define MRD_GATHER_MORE UINT32_MAX

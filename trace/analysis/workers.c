@@ -9,7 +9,7 @@
 #include "base/obj.h"
 
 /* The class of a span's name. Each name is classified once. */
-typedef enum { NAME_UNSEEN, NAME_OTHER, NAME_STEP, NAME_LOADING } name_class;
+typedef enum { NAME_UNSEEN, NAME_OTHER, NAME_STEP, NAME_LOADING, NAME_OPERATOR } name_class;
 
 typedef struct {
     uint32_t worker;
@@ -37,6 +37,8 @@ struct mrd_workers {
     mrd_collectives *see;
     mrd_device_work *work; /* classifier of device work, borrowed from `see` */
     bool phases;           /* the workers come from program phases */
+    bool hosts;            /* the workers are processes with collectives on their host */
+    mrd_sid cpu_op;        /* category of operators on the host; MRD_SID_EMPTY if there are none */
     const mrd_kernel_rules *rules;
     /* Number of spans that are no work, indexed by the id of their category or name. NULL if the
      * profile has cores or devices. */
@@ -115,7 +117,8 @@ worker_of(const mrd_workers *workers, mrd_track_id id, track_of *ret)
 
     if (mrd_catalog_profile_of(workers->cat, id) != workers->profile ||
         track->kind != MRD_TRACK_SPANS ||
-        (!by_core && !by_device && !(workers->phases && track->source == MRD_SRC_FRAMEWORK)))
+        (!by_core && !by_device &&
+         !((workers->phases || workers->hosts) && track->source == MRD_SRC_FRAMEWORK)))
         return false;
     *ret = (track_of){
         .track = id,
@@ -127,17 +130,22 @@ worker_of(const mrd_workers *workers, mrd_track_id id, track_of *ret)
                                  : MRD_STR(""),
                     .worker_gid = track->worker_gid },
     };
-    if (ret->worker.ranks.len == 0)
+    if (ret->worker.ranks.len == 0 && workers->phases)
         ret->worker.ranks = ranks_of_process(workers, track->process);
     return true;
 }
 
-/* In a profile without cores and devices, tests for program phases and allocates their tables.
- * Returns false when out of memory. */
+/* In a profile without cores and devices, tests for program phases and for collectives on the host.
+ * Allocates the tables of phases. Returns false when out of memory. */
 static bool
-look_for_phases(mrd_workers *workers)
+look_on_host(mrd_workers *workers)
 {
     workers->phases = mrd_phase_any(workers->cat, workers->rules);
+    workers->hosts = !workers->phases && mrd_collectives_on_host(workers->see);
+    if (workers->hosts) {
+        workers->cpu_op = mrd_strtab_find(mrd_catalog_strings(workers->cat), MRD_STR("cpu_op"));
+        return true;
+    }
     workers->labels = calloc(workers->n_names + 1, sizeof(*workers->labels));
     workers->phase_classes = calloc(workers->n_names + 1, sizeof(*workers->phase_classes));
     return workers->labels != NULL && workers->phase_classes != NULL;
@@ -166,11 +174,11 @@ workers_make(mrd_workers *workers)
                            .mine = mrd_catalog_profile_of(workers->cat, id) == workers->profile };
         kept += worker_of(workers, id, &order[kept]);
     }
-    if (kept == 0 && !look_for_phases(workers)) {
+    if (kept == 0 && !look_on_host(workers)) {
         free(order);
         return false;
     }
-    for (mrd_track_id id = 0; id < count && workers->phases; id++)
+    for (mrd_track_id id = 0; id < count && (workers->phases || workers->hosts); id++)
         kept += worker_of(workers, id, &order[kept]);
     qsort_r(order, kept, sizeof(*order), track_order, workers);
     for (size_t i = 0; i < kept; i++) {
@@ -254,10 +262,28 @@ is_loading(mrd_str name)
     return false;
 }
 
+/* Returns true for an operator that computes, such as "aten::mm". The names of autograd and of
+ * communication enclose other operators or wait for other ranks. */
+static bool
+is_operator(mrd_str name)
+{
+    static const char *const others[] = { "autograd::", "torch::", "c10d::", "c10d_functional::",
+                                          "_c10d_functional::" };
+
+    for (size_t i = 0; i < MRD_COUNT(others); i++) {
+        if (mrd_str_starts(name, others[i]))
+            return false;
+    }
+    return memmem(name.p, name.len, "::", 2) != NULL;
+}
+
 static name_class
 classify(mrd_str name)
 {
-    return is_step(name) ? NAME_STEP : is_loading(name) ? NAME_LOADING : NAME_OTHER;
+    return is_step(name)       ? NAME_STEP
+           : is_loading(name)  ? NAME_LOADING
+           : is_operator(name) ? NAME_OPERATOR
+                               : NAME_OTHER;
 }
 
 /* Classifies a name at its first use. This is rare, so noinline keeps it out of the hot path. */
@@ -337,6 +363,26 @@ see_phase(mrd_workers *workers, const mrd_event *ev, mrd_work *ret)
     return true;
 }
 
+/* Classifies a span of a process whose collectives ran on its host. Collectives take the place of
+ * device spans, so that the host's work between them explains why a process came late. Returns false
+ * if the span is neither a collective nor an operator. */
+static bool
+see_on_host(mrd_workers *workers, const mrd_event *ev, mrd_work *ret)
+{
+    ret->what = (mrd_cc){ 0 };
+    ret->class = MRD_CLASS_COMPUTE;
+    ret->kind = mrd_collectives_see_class(workers->see, ev, &ret->class, &ret->what);
+    if (ret->kind == MRD_CC_SYNC || ret->kind == MRD_CC_LOOSE) {
+        ret->device = true;
+        ret->on = MRD_ON_COLLECTIVE;
+        return true;
+    }
+    ret->kind = MRD_CC_NO;
+    ret->on = MRD_ON_COMPUTE;
+    return workers->cpu_op != MRD_SID_EMPTY && ev->category == workers->cpu_op &&
+           class_of(workers, ev->name) == NAME_OPERATOR;
+}
+
 mrd_work_kind
 mrd_workers_see(mrd_workers *workers, const mrd_event *ev, mrd_work *ret)
 {
@@ -351,7 +397,12 @@ mrd_workers_see(mrd_workers *workers, const mrd_event *ev, mrd_work *ret)
     ret->kind = MRD_CC_NO;
     if (workers->phases && track->worker != MRD_NO_WORKER && see_phase(workers, ev, ret))
         return MRD_WORK_WORKER;
-    if (workers->labels != NULL) {
+    if (workers->hosts) {
+        ret->device = false;
+        if (track->worker != MRD_NO_WORKER && see_on_host(workers, ev, ret))
+            return MRD_WORK_WORKER;
+        ret->worker = MRD_NO_WORKER;
+    } else if (workers->labels != NULL) {
         mrd_sid label = ev->category != MRD_SID_EMPTY ? ev->category : ev->name;
 
         if (label < workers->n_names && workers->labels[label] < UINT32_MAX)
@@ -376,6 +427,12 @@ bool
 mrd_workers_are_phases(const mrd_workers *workers)
 {
     return workers->phases;
+}
+
+bool
+mrd_workers_are_hosts(const mrd_workers *workers)
+{
+    return workers->hosts;
 }
 
 size_t

@@ -5,7 +5,8 @@
  * Worker   a core of a process (lnc_idx), or one of its devices if the source has only devices.
  *          Each track with a core or a device belongs to a worker, and the others belong to a
  *          process. In a trace without cores and devices, the workers come from program phases
- *          (trace/analysis/phases.h).
+ *          (trace/analysis/phases.h). If collectives ran on the host (Gloo, MPI), each process is
+ *          a worker. Its collectives count as device spans, and its operators as work of the host.
  * Span     a span belongs to a worker's device (MRD_ON_COMPUTE .. MRD_ON_COPY) or to the runtime's
  *          calls for it (MRD_ON_HOST). Otherwise it is a step ("step", "step 12", "train_step",
  *          "ProfilerStep#12" and the like outside devices), or another span of a process's host.
@@ -82,6 +83,8 @@ const mrd_worker *mrd_workers_at(const mrd_workers *workers, uint32_t i);
 bool mrd_workers_knows(const mrd_workers *workers, mrd_track_id track);
 /* Returns true if the workers come from program phases. */
 bool mrd_workers_are_phases(const mrd_workers *workers);
+/* Returns true if the workers are processes whose collectives ran on the host. */
+bool mrd_workers_are_hosts(const mrd_workers *workers);
 /* Stores at most `most` labels of spans that are not work, the most frequent first. A label is the
  * span's category, or its name if it has none. Returns their number. Only profiles without cores
  * and devices have labels. */

@@ -40,7 +40,6 @@ typedef enum {
 } mrd_source_kind;
 const char *mrd_source_text(mrd_source_kind source); /* returns a static text such as "neuron_rt" */
 const char *mrd_source_vendor_text(mrd_source_kind source);
-
 enum {
     MRD_PROC_SIMULATED = 1,
     MRD_PROC_NO_PID = 2,  /* the source has a name instead of a pid; process_id is generated */
@@ -48,6 +47,7 @@ enum {
     MRD_PROC_WORKERS = 8, /* the tracks state worker_gid, because each core is its own worker */
     MRD_PROC_ALIKE = 16,  /* the name contains the file's path, to differ from other processes */
     MRD_PROC_CUT = 32,    /* its input is damaged, so its last events may be missing */
+    MRD_PROC_GROUPS = 64, /* it is a member of several groups of ranks */
 };
 
 typedef struct {

@@ -54,6 +54,7 @@ struct mrd_host_work {
     size_t n_processes;
     worker_state *workers;
     size_t n_workers;
+    bool on_host;    /* computation runs on the host, between collectives */
     mrd_map by_name; /* hash of process and name -> index in `rows` */
     name_row *rows;
     size_t n_rows, cap_rows;
@@ -69,6 +70,7 @@ mrd_host_work_new(const mrd_workers *who, size_t processes)
     if (work == NULL)
         return NULL;
     work->n_workers = mrd_workers_count(who);
+    work->on_host = mrd_workers_are_hosts(who);
     work->workers = calloc(work->n_workers + 1, sizeof(*work->workers));
     work->processes = calloc(processes + 1, sizeof(process_state *));
     work->n_processes = work->processes == NULL ? 0 : processes;
@@ -350,7 +352,8 @@ mrd_host_excess
 mrd_host_work_of(const mrd_host_work *work, uint32_t worker, const mrd_lateness_sum *late)
 {
     const mrd_host_excess *most = &work->workers[worker].most;
-    int64_t idle_ns = late->part_ns[MRD_REPORT_IDLE] + late->part_ns[MRD_REPORT_HOST];
+    int64_t idle_ns = late->part_ns[MRD_REPORT_IDLE] + late->part_ns[MRD_REPORT_HOST] +
+                      (work->on_host ? late->part_ns[MRD_REPORT_COMPUTE] : 0);
 
     idle_ns = (idle_ns > 0 ? idle_ns : 0) + (late->began_ns > 0 ? late->began_ns : 0);
     return idle_ns > 0 && most->ns - most->median_ns >= (uint64_t) idle_ns / 4

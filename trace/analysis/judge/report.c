@@ -53,6 +53,7 @@ struct mrd_report {
     mrd_ev_ns step_end; /* end of the current step of `path`; INT64_MAX if there is none */
     mrd_report_collective *collectives;
     size_t n_collectives, cap_collectives;
+    size_t longest;         /* index in `collectives` of totals.longest_name */
     mrd_report_pace *paces; /* indexed by process; mrd_report_finish drops empty ones */
     size_t n_paces;
     mrd_report_pause pauses[MRD_REPORT_PAUSES];
@@ -392,6 +393,11 @@ collective_done(void *self, const mrd_gathered *c)
         shortest = dur < shortest ? dur : shortest;
     }
     add_bytes(row, c, shortest);
+    if (c->absent > 0 && shortest > r->totals.longest_ns) {
+        r->totals.longest_ns = shortest;
+        r->totals.longest_name = c->name;
+        r->longest = (size_t) (row - r->collectives);
+    }
     held->matched++;
     if (c->is_tie) {
         r->totals.ties++;
@@ -426,10 +432,14 @@ add_step(mrd_report *r, const mrd_event *ev)
     mrd_report_pace *pace = &r->paces[process];
     mrd_report_step *slow;
 
-    mrd_step_path_begin(r->path, process, ev->ts, mrd_event_end(ev));
+    mrd_step_path_begin(r->path, process, ev->name, ev->ts, mrd_event_end(ev));
     r->step_end = mrd_step_path_end(r->path);
     if (pace->count == 0)
-        *pace = (mrd_report_pace){ .process = process, .min_ns = INT64_MAX };
+        *pace = (mrd_report_pace){ .process = process, .min_ns = INT64_MAX, .end = { INT64_MIN } };
+    /* Two sources may show the same steps: the program's own ranges, and those of its profiler. */
+    if (ev->dur_ns <= 0 || mrd_ev_before(ev->ts, pace->end))
+        return MRD_OK;
+    pace->end = mrd_event_end(ev);
     pace->count++;
     pace->total_ns += (uint64_t) ev->dur_ns;
     pace->min_ns = ev->dur_ns < pace->min_ns ? ev->dur_ns : pace->min_ns;
@@ -588,6 +598,7 @@ mrd_report_new(const mrd_sink_env *env)
     r->launches = mrd_launches_new();
     r->numbered = mrd_launches_new();
     r->messages = !mrd_collectives_all_to_all(r->cat);
+    r->totals.on_host = r->who != NULL && mrd_workers_are_hosts(r->who);
     r->number_key = mrd_arg_key_find(mrd_catalog_strings(r->cat), MRD_KEY_CORRELATION);
     if (r->who == NULL || r->standstill == NULL || r->stuck == NULL || r->credible == NULL ||
         r->launches == NULL || r->numbered == NULL || r->paces == NULL || r->gather == NULL ||
@@ -782,6 +793,8 @@ mrd_report_finish(mrd_report *r)
     if ((err = drop_empty(r)) != MRD_OK)
         return err;
     count_ranks(r);
+    if (r->totals.longest_ns > 0)
+        r->totals.usual_ns = mrd_hist_quantile(&r->collectives[r->longest].latency, 0.5);
     if (r->n_collectives > 0)
         qsort_r(r->collectives, r->n_collectives, sizeof(*r->collectives), collective_order,
                 (void *) (uintptr_t) r->cat);

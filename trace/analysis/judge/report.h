@@ -41,7 +41,7 @@
  *          An arrow connects a launch with its span, or both have the same number `correlation`.
  *          All kernels of a graph have the number of its launch.
  * Steps    spans "step", "step 12", "train_step", "ProfilerStep#12" and the like outside devices,
- *          per process.
+ *          per process. A step that begins inside another is not counted.
  * Pauses   the longest times in which a worker's device did nothing and no events were lost.
  *
  * Memory   grows with workers and names of collectives, not with events. Threads: one.
@@ -147,6 +147,7 @@ typedef struct {
     uint64_t count, total_ns;
     mrd_dur_ns min_ns, max_ns;
     mrd_hist hist;
+    mrd_ev_ns end; /* end of the last counted step */
 } mrd_report_pace;
 
 typedef struct {
@@ -186,10 +187,16 @@ typedef struct {
     /* Number of ranks with a worker in the profile, and number of ranks of their job. Without any
      * workers, ranks with spans count. Both are 0 if the ranks state different numbers. */
     uint64_t ranks, world_size;
+    /* The longest collective that lacks members of its group: how long its shortest part took, the
+     * median of this time for its name and size, and the name. longest_ns is 0 if there is none. */
+    uint64_t longest_ns, usual_ns;
+    mrd_sid longest_name;
     uint64_t window_ns; /* sum of the windows of all workers */
     uint64_t wait_ns;   /* sum of the waits of all parts */
     /* a collective has a worker whose device clock was mapped by the runtime's sync points */
     bool any_mapped;
+    /* the workers are processes whose collectives ran on their host (trace/analysis/workers.h) */
+    bool on_host;
     bool any_traced; /* a proof uses times of a device that a framework's tracer mapped */
     /* the incomplete collective with the most parts; of several, the one with the longest total
      * time */

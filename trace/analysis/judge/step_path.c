@@ -44,6 +44,7 @@ struct mrd_step_path {
     uint64_t met_id, met_ns;
     uint32_t met_late;
     mrd_step_block blocks[MRD_PATH_BLOCKS];
+    mrd_sid name;     /* name of the current step's span */
     mrd_onset *onset; /* the duration of each step */
     mrd_step_totals totals;
 };
@@ -209,7 +210,8 @@ mrd_step_path_end(const mrd_step_path *step_path)
 }
 
 void
-mrd_step_path_begin(mrd_step_path *step_path, mrd_proc_id process, mrd_ev_ns begin, mrd_ev_ns end)
+mrd_step_path_begin(mrd_step_path *step_path, mrd_proc_id process, mrd_sid name, mrd_ev_ns begin,
+                    mrd_ev_ns end)
 {
     const mrd_critical_path none = { .begin = begin };
 
@@ -218,6 +220,7 @@ mrd_step_path_begin(mrd_step_path *step_path, mrd_proc_id process, mrd_ev_ns beg
         end.ns == INT64_MAX)
         return;
     step_path->chosen = true;
+    step_path->name = name;
     step_path->totals.process = process;
     step_path->begin = begin;
     step_path->end = end;
@@ -351,6 +354,7 @@ mrd_step_path_over(mrd_step_path *step_path)
         return;
     block = block_of(step_path, step_path->totals.steps);
     block->steps++;
+    block->name = step_path->name;
     block->ns += (uint64_t) mrd_ev_diff(step_path->end, step_path->begin);
     mrd_onset_add(step_path->onset, step_path->begin, 0,
                   (uint64_t) mrd_ev_diff(step_path->end, step_path->begin));

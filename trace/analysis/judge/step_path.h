@@ -77,6 +77,7 @@ typedef struct {
 
 /* Several consecutive steps. */
 typedef struct {
+    mrd_sid name; /* name of the last step's span */
     uint64_t steps, ns;
     uint64_t part_ns[MRD_REPORT_PARTS]; /* time of all workers within the steps, by part */
     uint64_t path_ns[MRD_REPORT_PARTS];
@@ -111,10 +112,10 @@ typedef struct mrd_step_path mrd_step_path;
 mrd_step_path *mrd_step_path_new(const mrd_workers *who, mrd_step_account_fn account,
                                  void *self);      /* returns NULL if out of memory */
 void mrd_step_path_free(mrd_step_path *step_path); /* accepts NULL */
-/* Begins a step of a process. All earlier events must have been added. Call mrd_step_path_over for
+/* Begins a step of a process with the name of its span. All earlier events must have been added. Call mrd_step_path_over for
  * the previous step first. */
-void mrd_step_path_begin(mrd_step_path *step_path, mrd_proc_id process, mrd_ev_ns begin,
-                         mrd_ev_ns end);
+void mrd_step_path_begin(mrd_step_path *step_path, mrd_proc_id process, mrd_sid name,
+                         mrd_ev_ns begin, mrd_ev_ns end);
 /* Returns the end of the current step; INT64_MAX if there is none. Call mrd_step_path_over at the
  * first event at or after this time. */
 mrd_ev_ns mrd_step_path_end(const mrd_step_path *step_path);

@@ -433,6 +433,8 @@ te_read_distributed(te *import)
             te_take_number(import, text, &import->facts.rank);
         else if (mrd_str_is(key, "world_size") && te_is_scalar(type))
             te_take_number(import, text, &import->facts.world_size);
+        else if (mrd_str_is(key, "pg_count") && te_is_scalar(type))
+            te_take_number(import, text, &import->facts.groups);
         else if (te_is_scalar(type))
             mrd_te_keep_fact(import, key, text);
         if (mrd_str_is(key, "backend") && type == MRD_JR_STRING)

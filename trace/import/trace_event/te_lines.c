@@ -419,6 +419,8 @@ te_fill_process(const te_lines *lines, mrd_process *process, const te_facts *fac
         process->rank = place->rank != MRD_NONE ? place->rank : facts->rank;
     if (process->world_size == MRD_NONE)
         process->world_size = facts->world_size;
+    if (facts->groups > 1)
+        process->flags |= MRD_PROC_GROUPS;
 }
 
 /* Returns a prefix such as "GPU 0", "Spans" or "pid 7" for the track names of a pid that is not the

@@ -107,6 +107,7 @@ typedef struct {
 /* Facts that the file states about the whole trace. Unknown values are MRD_NONE or 0. */
 typedef struct {
     int64_t rank, world_size;
+    int64_t groups; /* number of process groups that the process is a member of */
     mrd_sid host;
     bool kineto; /* the file has top-level keys that only Kineto writes */
 } te_facts;

@@ -15,7 +15,7 @@ mrd_te_init(te *import, mrd_import *imp)
     *import = (te){ .imp = imp,
                     .strings = mrd_catalog_strings(imp->catalog),
                     .input = mrd_import_input(imp),
-                    .facts = { .rank = MRD_NONE, .world_size = MRD_NONE } };
+                    .facts = { .rank = MRD_NONE, .world_size = MRD_NONE, .groups = MRD_NONE } };
     import->joiner.strings = import->strings;
     import->args = mrd_args_new(import->strings);
     import->key_name = mrd_strtab_addz(import->strings, "name");

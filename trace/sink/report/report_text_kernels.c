@@ -72,7 +72,10 @@ mrd_report_text_kernels(mrd_report_text *text)
 
     if (count == 0)
         return;
-    mrd_buf_fmt(&text->text, "\n%-38s %9s %9s %9s  %s\n", "What devices ran, % of all windows",
+    mrd_buf_fmt(&text->text, "\n%-38s %9s %9s %9s  %s\n",
+                mrd_report_totals_of(text->common.report)->on_host
+                    ? "Collectives, % of all windows"
+                    : "What devices ran, % of all windows",
                 "count", "total", "share", workers > 1 ? "slowest worker, x the median" : "");
     for (size_t i = 0; i < count && i < KERNELS; i++) {
         mrd_buf label = { 0 };

@@ -1,14 +1,17 @@
 /* Sections of report.txt about steps: why the last worker was late, the critical path, steps over
  * time. */
+#include <ctype.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 
 #include "trace/sink/report/report_text.h"
 #include "trace/sink/text.h"
 
-enum { SPANS = 8 };  /* number of rows in the table of steps over time */
-enum { NAMED = 64 }; /* maximum columns of a name inside a sentence */
+enum { SPANS = 8 };       /* number of rows in the table of steps over time */
+enum { NAMED = 64 };      /* maximum columns of a name inside a sentence */
+enum { NAMED_STEP = 32 }; /* maximum columns of a step's name in the table of steps */
 
 /* Formats a signed duration like "+1.20 ms" or "-3 ns". */
 static const char *
@@ -122,7 +125,9 @@ put_host_work(mrd_report_text *text, size_t i)
     if (worker->host_work.ns == 0)
         return;
     mrd_report_text_label(text, worker, &line);
-    mrd_buf_text(&line, ": while its device did nothing, its host was in ");
+    mrd_buf_text(&line, mrd_report_totals_of(text->common.report)->on_host
+                            ? ": between its collectives it was in "
+                            : ": while its device did nothing, its host was in ");
     mrd_text_cell(&line, mrd_catalog_text(text->common.env->catalog, worker->host_work.name), NAMED,
                   false);
     mrd_buf_fmt(&line, " for %s, %s longer than on the median worker",
@@ -369,6 +374,45 @@ put_trend(mrd_report_text *text)
     mrd_text_done(&words, &text->text);
 }
 
+/* Returns the parts that no worker's trace can show, as a set of bits. */
+static unsigned
+unmeasured_by_all(const mrd_report_text *text)
+{
+    size_t count;
+    const mrd_report_worker *worker = mrd_report_workers(text->common.report, &count);
+    unsigned unmeasured = UINT_MAX;
+
+    for (size_t i = 0; i < count; i++)
+        unmeasured &= worker[i].unmeasured;
+    return unmeasured;
+}
+
+/* Returns true if each block is one step, and the names of all spans end with a number. Such names
+ * are better than numbers from 1, because the recording may begin at any step. */
+static bool
+are_numbered(const mrd_report_text *text, const mrd_step_block *block, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        mrd_str name = mrd_catalog_text(text->common.env->catalog, block[i].name);
+
+        if (block[i].steps != 1 || name.len == 0 || !isdigit((unsigned char) name.p[name.len - 1]))
+            return false;
+    }
+    return true;
+}
+
+/* Writes the name of a block's only step to `to`. */
+static void
+put_step_name(mrd_report_text *text, const mrd_step_block *block, char *to, size_t size)
+{
+    mrd_buf cell = { 0 };
+
+    mrd_text_cell(&cell, mrd_catalog_text(text->common.env->catalog, block->name), NAMED_STEP,
+                  false);
+    snprintf(to, size, MRD_STR_FMT, (int) cell.len, (const char *) cell.p);
+    mrd_text_done(&cell, &text->text);
+}
+
 void
 mrd_report_text_series(mrd_report_text *text)
 {
@@ -377,10 +421,13 @@ mrd_report_text_series(mrd_report_text *text)
     const mrd_step_block *block = mrd_step_path_blocks(path, &count);
     uint64_t first = 1;
     char dur[MRD_DUR_TEXT], name[48];
+    unsigned unmeasured = unmeasured_by_all(text);
+    bool named;
 
     if (count == 0)
         return;
     each = (count + SPANS - 1) / SPANS;
+    named = each == 1 && are_numbered(text, block, count);
     mrd_buf_fmt(&text->text, "\n%-34s %9s", "Steps over time, % of all workers", "mean");
     for (unsigned k = 0; k < MRD_REPORT_PARTS - 1; k++)
         mrd_buf_fmt(&text->text, " %7s", mrd_report_part_text((mrd_report_part) k));
@@ -397,15 +444,20 @@ mrd_report_text_series(mrd_report_text *text)
         }
         for (unsigned k = 0; k < MRD_REPORT_PARTS; k++)
             all += sum.part_ns[k];
-        if (sum.steps == 1)
+        if (named)
+            put_step_name(text, &block[i], name, sizeof(name));
+        else if (sum.steps == 1)
             snprintf(name, sizeof(name), "step %" PRIu64, first);
         else
             snprintf(name, sizeof(name), "steps %" PRIu64 " to %" PRIu64, first,
                      first + sum.steps - 1);
         mrd_buf_fmt(&text->text, "  %-32s %9s", name, mrd_text_dur(sum.ns / sum.steps, dur));
-        for (unsigned k = 0; k < MRD_REPORT_PARTS - 1; k++)
-            mrd_buf_fmt(&text->text, " %7.2f",
-                        all == 0 ? 0 : 100.0 * (double) sum.part_ns[k] / (double) all);
+        for (unsigned k = 0; k < MRD_REPORT_PARTS - 1; k++) {
+            if (all == 0 || (unmeasured & 1u << k) != 0)
+                mrd_buf_fmt(&text->text, " %7s", "-");
+            else
+                mrd_buf_fmt(&text->text, " %7.2f", 100.0 * (double) sum.part_ns[k] / (double) all);
+        }
         mrd_buf_byte(&text->text, '\n');
         first += sum.steps;
     }

@@ -12,6 +12,11 @@
 /* maximum length of three lists: missing ranks, workers that compute more, and labels of spans */
 #define RANKS_LISTED 8
 #define RANK_LABEL   40 /* columns for a label of spans */
+#define NAMED        40 /* columns for the name of a collective */
+/* a collective of at least LONG_NS, and of LONG_TIMES its usual time, may have waited for a rank that
+ * is not in the profile */
+#define LONG_NS    (uint64_t) MRD_SEC
+#define LONG_TIMES 8
 /* If all workers are inactive for longer than this, the profile probably contains several runs. */
 #define APART_NS (3600 * (uint64_t) MRD_SEC)
 
@@ -363,6 +368,81 @@ since_words(const mrd_report_text *text, mrd_buf *to)
     mrd_buf_text(to, words[since->kind][1]);
 }
 
+/* Lists the ranks of the job that the profile lacks, such as "rank 3" or "ranks 3 and 5". Writes
+ * only their number if they are many. */
+static void
+put_missing(const mrd_report_text *text, const mrd_report_totals *totals, mrd_buf *to)
+{
+    const mrd_catalog *cat = text->common.env->catalog;
+    uint64_t missing = totals->world_size - totals->ranks, listed = 0;
+    size_t workers, processes, next = 0;
+    const mrd_report_worker *worker = mrd_report_workers(text->common.report, &workers);
+    const mrd_at_end *end =
+        mrd_standstill_processes(mrd_report_standstill(text->common.report), &processes);
+
+    if (missing > RANKS_LISTED)
+        mrd_buf_fmt(to, "%" PRIu64 " ranks", missing);
+    for (int64_t rank = 0; missing <= RANKS_LISTED && listed < missing; rank++) {
+        int64_t known = -1; /* the profile's first rank that is at least `rank` */
+
+        for (; next < (workers > 0 ? workers : processes) && known < rank; next++)
+            known = mrd_catalog_borrow_process(cat, workers > 0 ? worker[next].process
+                                                                : end[next].process)
+                        ->rank;
+        next -= known > rank;
+        if (known == rank)
+            continue;
+        mrd_buf_fmt(to, "%s%" PRId64,
+                    listed == 0             ? missing == 1 ? "rank " : "ranks "
+                    : listed + 1 == missing ? " and "
+                                            : ", ",
+                    rank);
+        listed++;
+    }
+}
+
+/* Says which ranks of the job the profile lacks. */
+static void
+missing_words(const mrd_report_text *text, const mrd_report_totals *totals, mrd_buf *to)
+{
+    uint64_t missing = totals->world_size - totals->ranks;
+    size_t workers;
+
+    (void) mrd_report_workers(text->common.report, &workers);
+    mrd_buf_fmt(to, "Of the job's %" PRIu64 " ranks, %" PRIu64 " %s in this profile",
+                totals->world_size, totals->ranks,
+                workers == 0         ? totals->ranks == 1 ? "is" : "are"
+                : totals->on_host    ? totals->ranks == 1 ? "has collectives" : "have collectives"
+                : totals->ranks == 1 ? "has device work"
+                                     : "have device work");
+    if (missing <= RANKS_LISTED) {
+        mrd_buf_text(to, ", but not ");
+        put_missing(text, totals, to);
+    }
+    mrd_buf_fmt(to, workers > 0 ? ": whether %s came late, it cannot tell. " : ". ",
+                missing == 1 ? "this one" : "one of these");
+}
+
+/* Says that all recorded ranks spent a long time in one collective, for which a rank outside the
+ * profile may be the cause. Writes nothing if no collective took far longer than usual. */
+static void
+longest_words(const mrd_report_text *text, const mrd_report_totals *totals, mrd_buf *to)
+{
+    char dur[MRD_DUR_TEXT];
+
+    if (totals->ranks >= totals->world_size || totals->longest_ns < LONG_NS ||
+        totals->longest_ns / LONG_TIMES < totals->usual_ns)
+        return;
+    mrd_buf_text(to, ". But all recorded ranks spent ");
+    mrd_buf_fmt(to, "%s in one ", mrd_text_dur(totals->longest_ns, dur));
+    mrd_text_cell(to, mrd_catalog_text(text->common.env->catalog, totals->longest_name), NAMED,
+                  false);
+    mrd_buf_fmt(to, ", which usually takes %s, and ", mrd_text_dur(totals->usual_ns, dur));
+    put_missing(text, totals, to);
+    mrd_buf_fmt(to, " of the job %s not in this profile: look there first",
+                totals->world_size - totals->ranks == 1 ? "is" : "are");
+}
+
 static void
 verdict_words(const mrd_report_text *text, const mrd_verdict *verdict, mrd_buf *to)
 {
@@ -409,6 +489,7 @@ verdict_words(const mrd_report_text *text, const mrd_verdict *verdict, mrd_buf *
     case MRD_VERDICT_NONE:
         mrd_buf_fmt(to, "no worker stands out in %" PRIu64 " collective%s", totals->matched,
                     mrd_plural(totals->matched));
+        longest_words(text, totals, to);
         return;
     case MRD_VERDICT_SOMETIMES:
         sometimes_words(text, worker, verdict, to);
@@ -596,43 +677,6 @@ widest_gap(const mrd_report_worker *worker, size_t n)
             widest = (uint64_t) next - (uint64_t) worker[i].last.ns;
     }
     return widest;
-}
-
-/* Says which ranks of the job the profile lacks. Lists their numbers if they are few. */
-static void
-missing_words(const mrd_report_text *text, const mrd_report_totals *totals, mrd_buf *to)
-{
-    const mrd_catalog *cat = text->common.env->catalog;
-    uint64_t missing = totals->world_size - totals->ranks, told = 0;
-    size_t workers, processes, next = 0;
-    const mrd_report_worker *worker = mrd_report_workers(text->common.report, &workers);
-    const mrd_at_end *end =
-        mrd_standstill_processes(mrd_report_standstill(text->common.report), &processes);
-
-    mrd_buf_fmt(to, "Of the job's %" PRIu64 " ranks, %" PRIu64 " %s in this profile",
-                totals->world_size, totals->ranks,
-                workers == 0         ? totals->ranks == 1 ? "is" : "are"
-                : totals->ranks == 1 ? "has device work"
-                                     : "have device work");
-    for (int64_t rank = 0; missing <= RANKS_LISTED && told < missing; rank++) {
-        int64_t known = -1; /* the profile's first rank that is at least `rank` */
-
-        for (; next < (workers > 0 ? workers : processes) && known < rank; next++)
-            known = mrd_catalog_borrow_process(cat, workers > 0 ? worker[next].process
-                                                                : end[next].process)
-                        ->rank;
-        next -= known > rank;
-        if (known == rank)
-            continue;
-        mrd_buf_fmt(to, "%s%" PRId64,
-                    told == 0             ? missing == 1 ? ", but not rank " : ", but not ranks "
-                    : told + 1 == missing ? " and "
-                                          : ", ",
-                    rank);
-        told++;
-    }
-    mrd_buf_fmt(to, workers > 0 ? ": whether %s came late, it cannot tell. " : ". ",
-                missing == 1 ? "this one" : "one of these");
 }
 
 void

@@ -276,6 +276,7 @@ put_series(mrd_jw *jw, const mrd_report *report)
     MRD_JW_PUT(jw, "blocks", open, '[');
     for (size_t i = 0; i < n; i++) {
         mrd_jw_open(jw, '{');
+        MRD_JW_PUT(jw, "name", sid, block[i].name);
         MRD_JW_PUT(jw, "steps", u64, block[i].steps);
         MRD_JW_PUT(jw, "total_ns", u64, block[i].ns);
         put_parts(jw, "parts_ns", block[i].part_ns);

@@ -158,6 +158,15 @@ put_breakdown(report_sink *sink)
     mrd_buf_fmt(&sink->text, "  %-*s", LABEL, "all");
     put_parts(sink, all, unmeasured, mrd_report_totals_of(sink->common.report)->window_ns);
     put_hidden(sink, worker, count);
+    if (mrd_report_totals_of(sink->common.report)->on_host) {
+        mrd_report_text_note(
+            &sink->text,
+            "window: from the first collective to the end of the last; compute: only operators of "
+            "the framework; both: operators and a collective; exposed: only a collective; idle: "
+            "none of these, as while Python code runs or data are loaded; -: the trace does not "
+            "show it");
+        return;
+    }
     mrd_report_text_note(
         &sink->text,
         "window: from the first device span to the end of the last; compute: only computation; "
@@ -179,7 +188,7 @@ put_idle(report_sink *sink)
     for (size_t i = 0; i < count; i++)
         for (unsigned k = 0; k < MRD_IDLE_UNKNOWN; k++)
             known += worker[i].idle_ns[k];
-    if (known == 0)
+    if (known == 0 || mrd_report_totals_of(sink->common.report)->on_host)
         return;
     mrd_buf_fmt(&sink->text, "\n%-34s", "Why devices were idle, % of window");
     for (unsigned k = 0; k < MRD_IDLE_CAUSES; k++)
@@ -397,8 +406,11 @@ put_pauses(report_sink *sink)
 
     if (n == 0)
         return;
-    mrd_buf_fmt(&sink->text, "\n%-34s %10s %9s %7s  %s\n", "Longest pauses of devices", "at",
-                "length", "host", "after, before");
+    mrd_buf_fmt(&sink->text, "\n%-34s %10s %9s %7s  %s\n",
+                mrd_report_totals_of(sink->common.report)->on_host
+                    ? "Longest times without collective"
+                    : "Longest pauses of devices",
+                "at", "length", "host", "after, before");
     for (size_t i = 0; i < n && i < SLOWEST; i++) {
         mrd_buf names = { 0 };
 
@@ -422,7 +434,7 @@ put_pauses(report_sink *sink)
     }
     mrd_report_text_note(
         &sink->text, "at: after the begin of the first span; host: share of the pause in which the "
-                     "runtime was in a call; after, before: the device spans around the pause");
+                     "runtime was in a call; after, before: the spans around the pause");
 }
 
 /* Writes what the clock bounds assume, for each method by which bounds were determined. */
