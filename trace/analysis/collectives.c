@@ -31,7 +31,8 @@ struct mrd_collectives {
     mrd_device_work *work;
     uint8_t *classes; /* name_class of each event name, indexed by the name's id */
     size_t n;
-    bool on_host; /* the result of mrd_collectives_on_host */
+    mrd_sid dumped; /* the category DUMPED, or MRD_SID_FULL if the catalog lacks it */
+    bool on_host;   /* the result of mrd_collectives_on_host */
     mrd_sid keys[MRD_ARG_KEYS];
     mrd_map text_of; /* maps the hash of a group or an operation to an index in `texts` */
     char **texts;
@@ -125,14 +126,22 @@ classify(mrd_str name)
     return NAME_OTHER;
 }
 
+/* Category of operations in dumps of PyTorch's flight recorder. Their spans begin when an operation
+ * is created, and need not show when it ran. */
+#define DUMPED "flight_recorder"
+
 /* Returns true if the catalog has the name of a collective on the host, and no cores or devices.
  * With devices, such a collective is a side channel, and the devices' collectives decide. */
 static bool
 are_on_host(const mrd_catalog *cat)
 {
-    size_t n = mrd_strtab_count(mrd_catalog_strings(cat));
+    const mrd_strtab *strings = mrd_catalog_strings(cat);
+    size_t n = mrd_strtab_count(strings);
     bool any = false;
 
+    if (mrd_strtab_find(strings, MRD_STR(DUMPED)) != MRD_SID_EMPTY &&
+        mrd_strtab_find(strings, MRD_STR("user_annotation")) == MRD_SID_EMPTY)
+        return false;
     for (mrd_sid sid = 1; sid < n && !any; sid++)
         any = classify(mrd_catalog_text(cat, sid)) == NAME_HOST;
     for (mrd_track_id id = 0; id < mrd_catalog_tracks(cat) && any; id++) {
@@ -163,6 +172,9 @@ mrd_collectives_new(const mrd_catalog *cat, const mrd_kernel_rules *rules)
     for (size_t i = 0; i < MRD_ARG_KEYS; i++)
         collectives->keys[i] = mrd_arg_key_find(collectives->strings, (mrd_arg_key) i);
     collectives->on_host = are_on_host(cat);
+    collectives->dumped = mrd_strtab_find(collectives->strings, MRD_STR(DUMPED));
+    if (collectives->dumped == MRD_SID_EMPTY)
+        collectives->dumped = MRD_SID_FULL;
     return collectives;
 }
 
@@ -547,7 +559,7 @@ mrd_collectives_see_class(mrd_collectives *collectives, const mrd_event *ev,
     case NAME_SAYS_SINGLE:
         return MRD_CC_SAYS_SINGLE;
     case NAME_HOST:
-        if (collectives->on_host)
+        if (collectives->on_host && ev->category != collectives->dumped)
             return see_host(collectives, ev, ret_class, ret_cc);
         break;
     case NAME_UNSEEN:

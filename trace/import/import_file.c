@@ -1,5 +1,6 @@
 /* trace/import/import_file.c - reads one file with one importer, and stores the result in one
  * mrd_input. */
+#include "trace/import/foreign.h"
 #include "trace/import/import.h"
 
 #include <stdlib.h>
@@ -30,6 +31,7 @@ typedef struct {
     mrd_sample sample;
     mrd_dur_ns base; /* offset already added to all times of the system profile */
     uint64_t emitted;
+    bool is_beside; /* no importer reads the file, and frameworks write such files beside traces */
     mrd_read_end end;
     /* an error of Meridian's own storage, or NOMEM; errors in the file's contents are stored in
      * mrd_input */
@@ -234,16 +236,18 @@ container_advice(mrd_str head)
 
 /* Returns why no importer accepts this file, and what to do. */
 static const char *
-file_advice(mrd_str head, const char *path)
+file_advice(mrd_str head, const char *path, bool *ret_beside)
 {
     mrd_str name = mrd_str_of(path);
-    const char *container = container_advice(head);
+    const char *container = container_advice(head), *foreign = mrd_foreign_advice(head, ret_beside);
     char first = mrd_str_first(head);
 
     if (head.len == 0)
         return "is empty";
     if (container != NULL)
         return container;
+    if (foreign != NULL)
+        return foreign;
     if (mrd_str_ends(name, ".pftrace") || mrd_str_ends(name, ".perfetto-trace"))
         return "has the name of a Perfetto trace but is not one: write it again with the program "
                "that made it";
@@ -356,7 +360,7 @@ file_run(file_reading *reading, mrd_why *why)
         (mrd_str){ (const char *) data.p, data.len < MRD_PROBE_BYTES ? data.len : MRD_PROBE_BYTES };
     if ((ops = mrd_import_detect(head, reading->path)) == NULL)
         return mrd_why_set(why, head.len == 0 ? MRD_EMPTY : MRD_FORMAT, 0, "'%s' %s", reading->path,
-                           file_advice(head, reading->path));
+                           file_advice(head, reading->path, &reading->is_beside));
     mrd_import_input(&reading->imp)->format = mrd_catalog_intern(reading->imp.catalog, ops->name);
     find_owner(reading, ops, head);
     return ops->run(&reading->imp, why);
@@ -418,8 +422,12 @@ file_conclude(file_reading *reading, mrd_err err, const mrd_why *why)
 
     input->bytes = reading->imp.in == NULL ? 0 : mrd_in_file_bytes(reading->imp.in);
     if (err != MRD_OK) {
-        input->state = input->events > 0 ? MRD_INPUT_INCOMPLETE : MRD_INPUT_FAILED;
+        input->state = input->events > 0    ? MRD_INPUT_INCOMPLETE
+                       : reading->is_beside ? MRD_INPUT_SKIPPED
+                                            : MRD_INPUT_FAILED;
         input->error = mrd_catalog_intern(reading->imp.catalog, why->text);
+        if (reading->is_beside)
+            mrd_catalog_note(reading->imp.catalog, "not read: %s", why->text);
     } else if (input->error != MRD_SID_EMPTY) {
         mrd_str text = mrd_catalog_text(reading->imp.catalog, input->error);
 

@@ -308,6 +308,41 @@ fl_relate(flight *fl)
 
 /* ---- Entries ---- */
 
+/* Returns the group with this name. The dumps of Gloo describe their only group without its name,
+ * which then becomes the name in the entries. */
+static fl_group *
+fl_group_of_entry(flight *fl, const fl_entry *entry)
+{
+    fl_group *group = fl_find_group(fl, entry->group), *only = fl->groups;
+
+    if (group != NULL || fl->n_groups != 1 || only->pub.name != MRD_SID_EMPTY ||
+        entry->group == MRD_SID_EMPTY)
+        return group;
+    only->pub.name = entry->group;
+    if (only->pub.what == MRD_SID_EMPTY)
+        only->pub.what = entry->what;
+    if (mrd_num_i64(mrd_strtab_get(fl->strings, entry->group), &only->number) != MRD_OK)
+        only->number = MRD_NONE;
+    if (mrd_str_is(mrd_strtab_get(fl->strings, only->pub.what), "default_pg"))
+        mrd_catalog_borrow_process(fl->cat, fl->process)->world_size = only->members;
+    if (mrd_map_put(&fl->group_of, (mrd_map_key){ entry->group, 0, 0 }, 0) != MRD_OK)
+        fl->err = MRD_NOMEM;
+    return only;
+}
+
+/* Returns true if the group's status says that this collective is complete. Gloo's entries never
+ * state it themselves. */
+static bool
+fl_is_past(const flight *fl, const fl_entry *entry)
+{
+    for (size_t i = 0; i < fl->n_status && !entry->is_p2p && entry->local != MRD_NONE; i++) {
+        if (fl->status[i].local == entry->local)
+            return entry->seq != MRD_NONE && fl->status[i].completed != MRD_NONE &&
+                   entry->seq <= fl->status[i].completed;
+    }
+    return false;
+}
+
 /* Reads the name and the purpose of a group: ["35", "TENSOR_MODEL_PARALLEL_GROUP"]. */
 static mrd_err
 fl_take_names(flight *fl, fl_entry *entry)
@@ -433,7 +468,7 @@ static mrd_err
 fl_put(flight *fl, const fl_entry *entry, uint64_t offset)
 {
     mrd_event ev = { .kind = MRD_SPAN, .name = entry->name, .category = fl->category };
-    fl_group *group = fl_find_group(fl, entry->group);
+    fl_group *group = fl_group_of_entry(fl, entry);
     mrd_buf name = { 0 };
     mrd_track track;
     size_t n_args;
@@ -458,6 +493,8 @@ fl_put(flight *fl, const fl_entry *entry, uint64_t offset)
     ev.track = mrd_catalog_track(fl->cat, &track);
     ev.ts.ns = entry->created;
     ev.dur_ns = fl_length(entry);
+    if (ev.dur_ns < 0 && fl_is_past(fl, entry))
+        ev.dur_ns = 0;
     fl_add_args(fl, entry);
     ev.args = mrd_args_view(fl->args, &n_args);
     ev.arg_count = (uint32_t) n_args;

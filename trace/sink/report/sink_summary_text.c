@@ -117,12 +117,14 @@ put_title(text_sink *sink)
 static void
 put_inputs(text_sink *sink)
 {
-    size_t n, bad = 0, shown = 0;
+    size_t n, bad = 0, shown = 0, listed = 0;
     const mrd_input *in = mrd_catalog_inputs(sink->env->catalog, &n);
 
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
         bad +=
             (in[i].state != MRD_INPUT_OK && in[i].state != MRD_INPUT_SKIPPED) || in[i].dropped > 0;
+        listed += in[i].state != MRD_INPUT_OK || in[i].dropped > 0;
+    }
     if (n == 0)
         return;
     mrd_buf_fmt(&sink->text, "Inputs     %zu, of which %zu incomplete\n", n, bad);
@@ -146,7 +148,7 @@ put_inputs(text_sink *sink)
         mrd_text_done(&line, &sink->text);
         shown++;
     }
-    mrd_text_left_out(&sink->text, bad - shown, "incomplete inputs", "summary-json");
+    mrd_text_left_out(&sink->text, listed - shown, "incomplete or skipped inputs", "summary-json");
 }
 
 static void
