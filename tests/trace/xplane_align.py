@@ -93,7 +93,7 @@ def aligned(paths):
                        stderr=subprocess.DEVNULL)
         with contextlib.closing(sqlite3.connect(os.path.join(out, "out", "profile.sqlite"))) as database:
             clocks = {n: (e, b) for n, e, b in database.execute("SELECT name, estimate_ns, bound_ns FROM clocks")}
-    return [next(c for n, c in clocks.items() if n.endswith(os.path.basename(p))) for p in paths]
+    return [next(c for n, c in clocks.items() if n.endswith(os.path.basename(p)) or n == os.path.basename(p).split(".")[0] + " clock") for p in paths]
 
 
 def generated(seed):
@@ -147,7 +147,66 @@ def real(folder):
     equal(all(w["parts_ns"]["compute"] < 0.005 * w["window_ns"] for w in workers), True, f"{folder}: computation")
 
 
+def tables(paths, *queries):
+    """Returns the rows of these queries over a profile of the paths."""
+    with tempfile.TemporaryDirectory() as out:
+        subprocess.run([MERIDIAN, "view", *paths, "--same-clock", "-o", os.path.join(out, "out"), "--output-format", "sqlite"], check=True, stdout=subprocess.DEVNULL,
+                       stderr=subprocess.DEVNULL)
+        with contextlib.closing(sqlite3.connect(os.path.join(out, "out", "profile.sqlite"))) as database:
+            return [database.execute(query).fetchall() for query in queries]
+
+
+def identity():
+    """Hosts and pids stand in the files. One clock is assumed for the files of one host only."""
+    paths = nodes("jax-xspace-identity")
+    if paths:
+        processes, clocks = tables(paths, "SELECT instance_id, process_id FROM processes ORDER BY 1", "SELECT DISTINCT name FROM clocks WHERE name LIKE 'node%'")
+        equal(processes, [("node0", 27323), ("node1", 27324), ("node2", 27325), ("node3", 27327)], "identity of XSpaces")
+        equal(len(clocks), 4, "clocks of four hosts with --same-clock")
+
+
+def one(path):
+    """Returns the path of a file of the test data in a list, or an empty list."""
+    path = os.path.join(DATA, path)
+    if os.path.exists(path):
+        return [path]
+    print(f"skipped: {path} is missing (MERIDIAN_TEST_DATA names the folder of test data)")
+    return []
+
+
+def steps():
+    """A span with step_num is a step, whatever its name."""
+    paths = one("jax-steps/vm.xplane.pb")
+    if paths:
+        rows, = tables(paths, "SELECT step, dur_ns / 10000 FROM steps WHERE counts = 1 ORDER BY step")
+        want = [1.28, 0.58, 0.54, 0.56, 52.02, 0.82, 0.39, 51.77, 1.76, 0.82, 0.43, 0.36]
+        equal([(i, True) for i in range(12)], [(step, abs(ms / 100 - w) < 0.02) for (step, ms), w in zip(rows, want)], f"steps of {rows}")
+
+
+def launches():
+    """XLA's correlation_id joins launches and kernels."""
+    paths = one("jax-gpu-correlation/host0.xplane.pb")
+    if paths:
+        text = subprocess.run([MERIDIAN, "report", *paths, "--json"], check=True, stdout=subprocess.PIPE, text=True).stdout
+        worker, = json.loads(text)["report"]["workers"]
+        equal((worker["queue"]["launches"], worker["idle_ns"]["unknown"] * 100 < worker["window_ns"]), (25, True), "launches of kernels")
+
+
+def twin():
+    """JAX writes the JSON of its own host twice with create_perfetto_trace."""
+    folder = os.path.join(DATA, "jax-perfetto-beside")
+    if not os.path.isdir(folder):
+        print(f"skipped: {folder} is missing (MERIDIAN_TEST_DATA names the folder of test data)")
+        return
+    rows, = tables(["-d", folder], "SELECT COUNT(*) FROM events")
+    equal(rows[0][0], 466, "events of a run with create_perfetto_trace")
+
+
 if __name__ == "__main__":
+    identity()
+    steps()
+    launches()
+    twin()
     real("jax-late-host-cpu")
     real("jax-xla-collectives-device")
     shifted("jax-align-xla")

@@ -7,6 +7,7 @@
 #include "base/loss_cause.h"
 #include "base/num.h"
 #include "base/obj.h"
+#include "trace/model/arg_keys.h"
 
 /* The class of a span's name. Each name is classified once. */
 typedef enum { NAME_UNSEEN, NAME_OTHER, NAME_STEP, NAME_LOADING, NAME_OPERATOR } name_class;
@@ -38,6 +39,7 @@ struct mrd_workers {
     mrd_device_work *work; /* classifier of device work, borrowed from `see` */
     bool phases;           /* the workers come from program phases */
     bool hosts;            /* the workers are processes with collectives on their host */
+    mrd_sid step_num;      /* key of an argument that only steps have; MRD_SID_EMPTY if unused */
     mrd_sid cpu_op;        /* category of operators on the host; MRD_SID_EMPTY if there are none */
     const mrd_kernel_rules *rules;
     /* Number of spans that are no work, indexed by the id of their category or name. NULL if the
@@ -413,6 +415,8 @@ mrd_workers_see(mrd_workers *workers, const mrd_event *ev, mrd_work *ret)
         return see_worker(workers, track, ev, ret) ? MRD_WORK_WORKER : MRD_WORK_BESIDE;
     if (mrd_device_work_is_beside(workers->work, ev->category))
         return MRD_WORK_BESIDE;
+    if (workers->step_num != MRD_SID_EMPTY && mrd_arg_is_int(mrd_event_arg(ev, workers->step_num)))
+        return MRD_WORK_STEP;
     switch (class_of(workers, ev->name)) {
     case NAME_STEP:
         return MRD_WORK_STEP;
@@ -506,6 +510,7 @@ mrd_workers_new(const mrd_sink_env *env)
     workers->n_names = mrd_strtab_count(mrd_catalog_strings(workers->cat));
     workers->classes = calloc(workers->n_names + 1, sizeof(*workers->classes));
     workers->rules = env->options->classify;
+    workers->step_num = mrd_arg_key_find(mrd_catalog_strings(workers->cat), MRD_KEY_STEP_NUM);
     workers->see = mrd_collectives_new(workers->cat, workers->rules);
     if (workers->classes == NULL || workers->see == NULL || !workers_make(workers)) {
         mrd_workers_free(workers);

@@ -9,7 +9,7 @@
  *          a worker. Its collectives count as device spans, and its operators as work of the host.
  * Span     a span belongs to a worker's device (MRD_ON_COMPUTE .. MRD_ON_COPY) or to the runtime's
  *          calls for it (MRD_ON_HOST). Otherwise it is a step ("step", "step 12", "train_step",
- *          "ProfilerStep#12" and the like outside devices), or another span of a process's host.
+ *          "ProfilerStep#12" and the like outside devices, and any span with an argument step_num), or another span of a process's host.
  *
  * Names and categories are classified once each. Memory grows with tracks and names. Threads:
  * belongs to one thread. The catalog is complete before the first call.

@@ -142,7 +142,8 @@ mrd_foreign_advice(mrd_str head, bool *ret_beside)
           false },
         { "",
           { "\"schema\"", "\"nodes\"", "\"ctrl_deps\"" },
-          "is an ExecutionTrace of PyTorch, which has operators and tensors without durations: give "
+          "is an ExecutionTrace of PyTorch, which has operators and tensors without durations: "
+          "give "
           "the profiler's trace of the same process",
           true },
         { "\x80",
@@ -162,11 +163,12 @@ mrd_foreign_advice(mrd_str head, bool *ret_beside)
     }
     if (is_number_lists(head)) {
         *ret_beside = true;
-        return "is a memory timeline of PyTorch, which has sizes and no events: write it as HTML to "
+        return "is a memory timeline of PyTorch, which has sizes and no events: write it as HTML "
+               "to "
                "look at it";
     }
-    *ret_beside = is_pprof(head) || are_collapsed(head) || is_perf_script(head) ? false
-                                                                                : *ret_beside;
+    *ret_beside =
+        is_pprof(head) || are_collapsed(head) || is_perf_script(head) ? false : *ret_beside;
     return is_pprof(head)        ? "is a pprof profile, " SAMPLES ": read it with 'go tool pprof'"
            : are_collapsed(head) ? "has stacks in collapsed form, with counts and no times: make a "
                                    "flame graph of it"

@@ -133,17 +133,44 @@ size_beside(const char *path, size_t stem, const char *end)
                : -1;
 }
 
+/* Returns true if the folder of `path` contains another trace of the XLA profiler. */
+static bool
+has_trace_beside(const char *path)
+{
+    static const char *const ends[] = { ".xplane.pb", ".trace.json", ".trace.json.gz" };
+    const char *slash = strrchr(path, '/');
+    char folder[PATH_MAX];
+    struct dirent *entry;
+    bool found = false;
+    DIR *dir;
+
+    if (snprintf(folder, sizeof(folder), "%.*s", slash == NULL ? 1 : (int) (slash - path) + 1,
+                 slash == NULL ? "." : path) >= PATH_MAX ||
+        (dir = opendir(folder)) == NULL)
+        return false;
+    while (!found && (entry = readdir(dir)) != NULL) {
+        for (size_t i = 0; i < MRD_COUNT(ends) && !found; i++)
+            found = mrd_str_ends(mrd_str_of(entry->d_name), ends[i]);
+    }
+    closedir(dir);
+    return found;
+}
+
 /* Returns true if `path` can be skipped, because another file has the same events and is read. This
- * applies to an XSpace and the JSON file of the same host. */
+ * applies to an XSpace and the JSON file of the same host. With create_perfetto_trace, JAX writes
+ * the JSON file of its own host a second time, as perfetto_trace.json.gz. */
 static bool
 is_read_beside(const char *path)
 {
     static const char space[] = ".xplane.pb";
     static const char *const json[] = { ".trace.json", ".trace.json.gz" };
+    const char *slash = strrchr(path, '/');
     mrd_str name = mrd_str_of(path);
     size_t stem = name.len - (sizeof(space) - 1);
     int64_t size;
 
+    if (strcmp(slash == NULL ? path : slash + 1, "perfetto_trace.json.gz") == 0)
+        return has_trace_beside(path);
     if (mrd_str_ends(name, space))
         return size_beside(path, stem, space) > XSPACE_READ &&
                (size_beside(path, stem, json[0]) >= 0 || size_beside(path, stem, json[1]) >= 0);

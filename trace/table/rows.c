@@ -341,12 +341,16 @@ give_step(mrd_rows *rows, const mrd_event *ev)
 {
     mrd_proc_id process = mrd_catalog_borrow_track(rows->cat, ev->track)->process;
     bool counts = ev->dur_ns > 0 && !mrd_ev_before(ev->ts, rows->step_end[process]);
+    const mrd_arg *number =
+        mrd_event_arg(ev, mrd_arg_key_find(mrd_catalog_strings(rows->cat), MRD_KEY_STEP_NUM));
 
     if (counts)
         rows->step_end[process] = mrd_event_end(ev);
     mrd_rows_identity(rows, process);
     rows->slots[F_STEP_COUNTS].i = counts;
-    rows->slots[F_STEP].i = step_number(mrd_catalog_text(rows->cat, ev->name));
+    rows->slots[F_STEP].i = mrd_arg_is_int(number) && number->v.i >= 0
+                                ? number->v.i
+                                : step_number(mrd_catalog_text(rows->cat, ev->name));
     return mrd_rows_give(rows, MRD_ROWS_STEPS);
 }
 

@@ -60,6 +60,8 @@ typedef struct {
     mrd_map instruction_of;
     xp_instruction *instructions;
     size_t n_instructions, cap_instructions;
+    /* XLA's name of the number that joins a launch and its kernel, and the name that others use */
+    mrd_sid key_correlation_id, key_correlation;
     mrd_sid key_op, key_program, key_category, key_groups, key_ordinal;
     mrd_proc_id process;
     bool has_device;
@@ -67,6 +69,9 @@ typedef struct {
     mrd_str plane;
     uint64_t at;       /* offset of the current plane in the input */
     mrd_wall_ns start; /* start of the profile; 0 means unknown */
+    mrd_sid host;      /* name of the host, if the file states one */
+    uint32_t hosts;    /* number of hosts that the file states */
+    int64_t pid;       /* pid of the process, or MRD_NONE */
     bool any, absolute;
 } xp;
 
@@ -287,6 +292,7 @@ take_stat(xp *path, mrd_bytes stat)
     }
     if (key == MRD_SID_EMPTY)
         return;
+    key = key == path->key_correlation_id ? path->key_correlation : key;
     switch (value.number) {
     case 2:
         memcpy(&d, &value.v, sizeof(d));
@@ -463,10 +469,10 @@ take_line(xp *path, mrd_bytes bytes)
     return err;
 }
 
-/* Sets path->start if this statistic of the plane "Task Environment" is the start time of the
- * profile. */
+/* Reads a statistic of a plane: the start of the profile, from the plane "Task Environment", or the
+ * pid, from planes of the host. */
 static void
-take_start(xp *path, mrd_bytes stat)
+take_fact(xp *path, mrd_bytes stat)
 {
     uint64_t v = 0;
     mrd_sid key = MRD_SID_EMPTY;
@@ -478,8 +484,14 @@ take_start(xp *path, mrd_bytes stat)
         else if ((item.number == 3 || item.number == 4) && item.wire == MRD_PB_VARINT)
             v = item.v;
     }
-    if (mrd_str_is(mrd_strtab_get(path->strings, key), "profile_start_time") && v <= INT64_MAX)
+    if (v == 0 || v > INT64_MAX)
+        return;
+    if (mrd_str_is(path->plane, "Task Environment") &&
+        mrd_str_is(mrd_strtab_get(path->strings, key), "profile_start_time"))
         path->start = (mrd_wall_ns){ (int64_t) v };
+    if (mrd_str_starts(path->plane, "/host:") &&
+        mrd_str_is(mrd_strtab_get(path->strings, key), "process_id"))
+        path->pid = (int64_t) v;
 }
 
 static mrd_err
@@ -487,7 +499,6 @@ take_plane(xp *path, mrd_bytes plane, mrd_why *why)
 {
     mrd_bytes rest = plane;
     mrd_err err = MRD_OK;
-    bool environment;
     mrd_pb_item item;
 
     mrd_map_fini(&path->names);
@@ -512,13 +523,12 @@ take_plane(xp *path, mrd_bytes plane, mrd_why *why)
         if (item.number == 4 && item.wire == MRD_PB_BYTES)
             err = take_metadata(path, item.bytes);
     }
-    environment = mrd_str_is(path->plane, "Task Environment");
     path->has_device = mrd_activity_is_device(path->plane, &path->device);
     while (err == MRD_OK && mrd_pb_take(&plane, &item)) {
         if (item.number == 3 && item.wire == MRD_PB_BYTES)
             err = take_line(path, item.bytes);
-        else if (item.number == 6 && item.wire == MRD_PB_BYTES && environment)
-            take_start(path, item.bytes);
+        else if (item.number == 6 && item.wire == MRD_PB_BYTES)
+            take_fact(path, item.bytes);
     }
     return err;
 }
@@ -590,6 +600,22 @@ begin_process(xp *path)
     path->process = mrd_catalog_process(path->imp->catalog, &process);
 }
 
+/* Completes the identity of the process with what the file states. */
+static void
+end_process(xp *path)
+{
+    mrd_process *process = mrd_catalog_borrow_process(path->imp->catalog, path->process);
+
+    if (process->scope == 0)
+        return;
+    if (path->imp->identity.instance_id == MRD_SID_EMPTY && path->hosts == 1)
+        process->instance_id = path->host;
+    if (path->imp->identity.process_id == MRD_NONE && path->pid != MRD_NONE) {
+        process->process_id = path->pid;
+        process->flags &= ~(uint32_t) MRD_PROC_NO_PID;
+    }
+}
+
 static mrd_err
 read_space(xp *path, mrd_why *why)
 {
@@ -601,6 +627,11 @@ read_space(xp *path, mrd_why *why)
         err = read_field(path, &plane, &number, why);
         if (err == MRD_OK && number == 1)
             err = take_plane(path, (mrd_bytes){ plane.p, plane.len }, why);
+        else if (err == MRD_OK && number == 4 && plane.len > 0) {
+            path->host =
+                mrd_strtab_add(path->strings, (mrd_str){ (const char *) plane.p, plane.len });
+            path->hosts++;
+        }
         /* fields 2 and 3 are errors and warnings of the profiler */
         else if (err == MRD_OK && (number == 2 || number == 3))
             mrd_catalog_note(path->imp->catalog, "'%s': the profiler says: %.*s",
@@ -616,11 +647,14 @@ xp_run(mrd_import *imp, mrd_why *why)
 {
     xp path = { .imp = imp,
                 .input = mrd_import_input(imp),
+                .pid = MRD_NONE,
                 .strings = mrd_catalog_strings(imp->catalog) };
     mrd_err err;
 
     if ((path.args = mrd_args_new(path.strings)) == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "'%s'", mrd_in_name(imp->in));
+    path.key_correlation_id = mrd_strtab_addz(path.strings, "correlation_id");
+    path.key_correlation = mrd_strtab_addz(path.strings, "correlation");
     path.key_op = mrd_strtab_addz(path.strings, "hlo_op");
     path.key_program = mrd_strtab_addz(path.strings, "program_id");
     path.key_category = mrd_strtab_addz(path.strings, "hlo_category");
@@ -628,6 +662,7 @@ xp_run(mrd_import *imp, mrd_why *why)
     path.key_ordinal = mrd_strtab_addz(path.strings, "device_ordinal");
     begin_process(&path);
     err = read_space(&path, why);
+    end_process(&path);
     if (path.any && !path.absolute && path.start.ns > 0)
         err = imp->shift(imp, 0, path.start.ns) == MRD_OK || err != MRD_OK ? err : MRD_NOMEM;
     else if (path.any && !path.absolute)
