@@ -413,7 +413,7 @@ class File:
         for s, number in self.device_of().items():
             if s.dur is not OPEN and not s.state and number is not None:
                 kinds[(number, None if folded else s.pid)][work(s, self.lines.get((s.pid, s.tid), ""))].append((s.ts, s.ts + s.dur))
-        out = []
+        out = [] if kinds else self.on_host(folded)
         for (number, _), spans in kinds.items():
             every = [i for v in spans.values() for i in v]
             compute, collective = spans["compute"], spans["collective"]
@@ -422,6 +422,26 @@ class File:
             out.append((number, {"window": window, "compute": length(compute) - both, "both": both,
                                  "exposed": length(collective) - both, "copy": length(every) - busy, "idle": window - length(every)}))
         return sorted(out, key=repr)
+
+    def on_host(self, folded):
+        """Without devices, the collectives of Gloo and the like take the place of device spans, and operators between them compute."""
+        kinds, out = collections.defaultdict(lambda: ([], [])), []
+        for s in self.spans:
+            if s.dur is OPEN or s.state:
+                continue
+            collective = s.name.startswith(("gloo:", "mpi:", "ucc:"))
+            others = ("autograd::", "torch::", "c10d::", "c10d_functional::", "_c10d_functional::")
+            if collective or (s.cat == "cpu_op" and "::" in s.name and not s.name.startswith(others)):
+                kinds[None if folded else s.pid][collective].append((s.ts, s.ts + s.dur))
+        for operators, collective in kinds.values():
+            if not collective:
+                continue
+            first, last = min(a for a, _ in collective), max(b for _, b in collective)
+            compute = [(max(a, first), min(b, last)) for a, b in operators if b > first and a < last]
+            both = length(compute) + length(collective) - length(compute + collective)
+            out.append((None, {"window": last - first, "compute": length(compute) - both, "both": both, "exposed": length(collective) - both, "copy": 0,
+                               "idle": last - first - length(compute + collective)}))
+        return out
 
 
 class Line:
