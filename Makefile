@@ -1,5 +1,5 @@
 # The targets people type; CMake does the work. `make help` lists them.
-.PHONY: all demo unit test slow bench faults soak fuzz sanitize clocklab slurmlab kubelab s3lab mutants reference install clean help
+.PHONY: all demo unit test slow bench faults soak fuzz sanitize clocklab slurmlab kubelab s3lab engines mutants reference install clean help
 JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 CTEST_FLAGS ?=
@@ -103,6 +103,12 @@ s3lab: ## the exporter against S3 servers of others: Ceph's radosgw and s3rver (
 	@cmake --build --preset release -j $(JOBS)
 	@npm install --silent --no-audit --no-fund --ignore-scripts --prefix build/s3lab s3rver@3.7.1 >build/s3lab.log 2>&1 || echo "s3lab: npm cannot fetch s3rver: $$(tail -n 1 build/s3lab.log)"
 	@MERIDIAN_BUILD=$(CURDIR)/build S3LAB_KILLS=$(or $(S3LAB_KILLS),12) python3 tests/s3lab/s3lab.py
+
+engines: ## real engines (DuckDB, ClickHouse, Polars, DataFusion, Spark) run the shipped queries; pip installs them into build-engines (1.7 GB; ENGINES='duckdb polars' for some)
+	@scripts/setup.sh test
+	@cmake --preset release >/dev/null
+	@cmake --build --preset release -j $(JOBS)
+	@MERIDIAN_BUILD=$(CURDIR)/build python3 tests/engines/engines.py $(ENGINES) $(may_skip)
 
 mutants: ## change one operator, constant or call at a time: do the tests notice? (MUTANTS=16 SEED= MODULES=journal,...)
 	@scripts/setup.sh test

@@ -12,10 +12,15 @@ WITH numbered AS (
   FROM numbered AS n
   JOIN workers AS w ON w.session_id = n.session_id AND w.process_key = n.process_key
   WHERE w.first_ns <> 0 OR w.last_ns <> 0
+), stepping AS (
+  SELECT session_id, worker, MIN(from_ns) AS begin_ns, MAX(to_ns) AS end_ns
+  FROM step_of
+  GROUP BY session_id, worker
 ), running AS (
-  SELECT session_id, worker, ts_ns AS from_ns, ts_ns + dur_ns AS to_ns, activity AS what, 0 AS step_no
-  FROM events
-  WHERE worker >= 0 AND dur_ns > 0 AND activity <> ''
+  SELECT e.session_id AS session_id, e.worker AS worker, e.ts_ns AS from_ns, e.ts_ns + e.dur_ns AS to_ns, e.activity AS what, 0 AS step_no
+  FROM events AS e
+  JOIN stepping AS t ON t.session_id = e.session_id AND t.worker = e.worker AND e.ts_ns < t.end_ns AND e.ts_ns + e.dur_ns > t.begin_ns
+  WHERE e.dur_ns > 0 AND e.activity <> ''
   UNION ALL
   SELECT w.session_id AS session_id, w.worker AS worker, l.ts_ns AS from_ns, l.ts_ns + l.dur_ns AS to_ns, 'lost' AS what, 0 AS step_no
   FROM losses AS l
@@ -38,7 +43,7 @@ WITH numbered AS (
   SELECT session_id, worker, to_ns AS at_ns, what, -1 AS change, -step_no AS step_no FROM running
 ), sweep AS (
   SELECT session_id, worker, at_ns,
-         LEAD(at_ns, 1, at_ns) OVER (PARTITION BY session_id, worker ORDER BY at_ns ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS next_ns,
+         COALESCE(LEAD(at_ns) OVER (PARTITION BY session_id, worker ORDER BY at_ns), at_ns) AS next_ns,
          SUM(step_no) OVER (PARTITION BY session_id, worker ORDER BY at_ns ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS inside_no,
          SUM(CASE WHEN what = 'step' THEN change ELSE 0 END) OVER (PARTITION BY session_id, worker ORDER BY at_ns ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS inside,
          SUM(CASE WHEN what = 'barrier' THEN change ELSE 0 END) OVER (PARTITION BY session_id, worker ORDER BY at_ns ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS barriers,

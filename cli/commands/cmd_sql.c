@@ -15,13 +15,13 @@
 #include "cli/cli.h"
 #include "cli/term/table.h"
 #include "cli/view/profile_db.h"
+#include "cli/view/sql_views.h"
 #include "trace/sink/text.h"
 #include "trace/table/csv.h"
 #include "trace/table/queries.h"
 #include "trace/table/schema.h"
 
 enum { FORMAT_TEXT, FORMAT_CSV, FORMAT_TSV, FORMAT_JSON, FORMAT_MARKDOWN };
-enum { ENGINE_NONE, ENGINE_SQLITE, ENGINE_DUCKDB, ENGINE_CLICKHOUSE };
 
 /* number of first rows; their cells determine the widths of the columns */
 #define ALIGN_ROWS  500
@@ -55,7 +55,7 @@ static const mrd_opt table[] = {
       .type = MRD_OPT_CHOICE,
       AT(engine),
       .def = "none",
-      .arg = "none,sqlite,duckdb,clickhouse",
+      .arg = MRD_ENGINE_CHOICES,
       .help = "with --print: first the views that this engine needs to see the tables of the "
               "profiles given (--output-format parquet)" },
     { .name = "timeout",
@@ -148,71 +148,6 @@ list_queries(void)
 
     for (size_t i = 0; i < n; i++)
         printf("%-24s %.*s\n", query[i].name, MRD_STR_ARG(mrd_query_title(&query[i])));
-}
-
-/* ---- Views for other engines ---- */
-
-static void
-put_quoted(mrd_buf *to, const char *text)
-{
-    mrd_buf_byte(to, '\'');
-    for (; *text != '\0'; text++) {
-        if (*text == '\'')
-            mrd_buf_byte(to, '\'');
-        mrd_buf_byte(to, (uint8_t) *text);
-    }
-    mrd_buf_byte(to, '\'');
-}
-
-/* Gets the directory with the tables of a profile. `word` is a profile's directory, and the tables
- * are in tables/ below it. A path on another machine stays as it is. */
-static mrd_err
-tables_of(const char *word, mrd_buf *ret_path, mrd_why *why)
-{
-    struct stat st;
-
-    mrd_buf_fmt(ret_path, "%s/tables", word);
-    if (stat(mrd_buf_cstr(ret_path), &st) != 0 || !S_ISDIR(st.st_mode)) {
-        mrd_buf_reset(ret_path);
-        mrd_buf_text(ret_path, word);
-        if (stat(word, &st) == 0 && !S_ISDIR(st.st_mode))
-            return mrd_why_set(why, MRD_INVALID, 0,
-                               "'%s' is a file: give the folder that --output-format parquet wrote",
-                               word);
-    }
-    return ret_path->err;
-}
-
-/* Prints statements that create a view over all profiles for each table. The session_id tells the
- * profiles apart as in join_table in profile_db.c. */
-static mrd_err
-print_views(int engine, const mrd_strlist *words, mrd_why *why)
-{
-    mrd_err err = MRD_OK;
-
-    for (size_t i = 0; i < mrd_dialect_meridian.n && err == MRD_OK; i++) {
-        const char *name = mrd_dialect_meridian.tables[i].name;
-        mrd_buf sql = { 0 };
-
-        mrd_buf_fmt(&sql, "CREATE VIEW %s AS", name);
-        for (size_t k = 1; k < words->n && err == MRD_OK; k++) {
-            mrd_buf path = { 0 };
-
-            mrd_buf_text(&sql, k == 1 ? " SELECT *" : " UNION ALL SELECT *");
-            if (k > 1)
-                mrd_buf_fmt(&sql, " REPLACE (session_id || '#%zu' AS session_id)", k);
-            mrd_buf_fmt(&sql, " FROM %s(", engine == ENGINE_DUCKDB ? "read_parquet" : "file");
-            err = tables_of(words->v[k], &path, why);
-            mrd_buf_fmt(&path, "/table=%s/*/*/*.parquet", name);
-            put_quoted(&sql, mrd_buf_cstr(&path));
-            mrd_buf_text(&sql, engine == ENGINE_DUCKDB ? ")" : ", Parquet)");
-            mrd_buf_fini(&path);
-        }
-        if (err == MRD_OK)
-            printf("%s;\n", mrd_buf_cstr(&sql));
-        mrd_buf_fini(&sql);
-    }
-    return err;
 }
 
 /* ---- Printing rows ---- */
@@ -547,7 +482,7 @@ static int
 run(void *self, const mrd_strlist *words)
 {
     const settings *set = self;
-    mrd_buf sql = { 0 };
+    mrd_buf sql = { 0 }, views = { 0 };
     mrd_why why = { 0 };
     int status = MRD_EXIT_OK;
     mrd_err err;
@@ -560,20 +495,20 @@ run(void *self, const mrd_strlist *words)
         fprintf(stderr, "meridian sql: give a query and a profile (--help shows examples)\n");
         return MRD_EXIT_USAGE;
     }
-    if (set->engine > ENGINE_SQLITE && !set->print) {
+    if (set->engine > MRD_ENGINE_SQLITE && !set->print) {
         fprintf(stderr,
                 "meridian sql: queries run in SQLite here: --print --engine %s prints what "
                 "%s is to run\n",
-                set->engine == ENGINE_DUCKDB ? "duckdb" : "clickhouse",
-                set->engine == ENGINE_DUCKDB ? "DuckDB" : "ClickHouse");
+                mrd_engine_word((mrd_engine) set->engine),
+                mrd_engine_name((mrd_engine) set->engine));
         return MRD_EXIT_USAGE;
     }
     err = find_query(words->v[0], &sql, &why);
     if (err == MRD_OK && set->print) {
-        if (words->n > 1 && set->engine > ENGINE_SQLITE)
-            err = print_views(set->engine, words, &why);
+        if (words->n > 1)
+            err = mrd_sql_views((mrd_engine) set->engine, words->v + 1, words->n - 1, &views, &why);
         if (err == MRD_OK)
-            printf("%s;\n", mrd_buf_cstr(&sql));
+            printf("%s%s;\n", mrd_buf_cstr(&views), mrd_buf_cstr(&sql));
     } else if (err == MRD_OK) {
         err = run_query(set, mrd_buf_cstr(&sql), words, &why);
     }
@@ -581,6 +516,7 @@ run(void *self, const mrd_strlist *words)
         mrd_cli_error("sql", &why);
         status = err == MRD_INVALID ? MRD_EXIT_USAGE : MRD_EXIT_FAILED;
     }
+    mrd_buf_fini(&views);
     mrd_buf_fini(&sql);
     return status;
 }

@@ -247,6 +247,7 @@ mrd_view_run(const char *command, mrd_view_options *set, const mrd_strlist *word
     mrd_kernel_rules *rules = NULL;
     mrd_profile_result result = { 0 };
     mrd_output_lock lock = MRD_OUTPUT_LOCK_NONE;
+    char times[64];
     int status = MRD_EXIT_FAILED;
     bool whole;
     mrd_err err;
@@ -291,6 +292,8 @@ mrd_view_run(const char *command, mrd_view_options *set, const mrd_strlist *word
         goto out;
     whole = whole && mrd_alignment_refused(alignment) == NULL;
     set->profile.alignment = alignment;
+    snprintf(times, sizeof(times), "%d %d %" PRId64, set->align, set->clock, set->trust);
+    set->profile.times = times;
     if ((err = mrd_profile_write(&set->profile, cat, store, set->to == NULL ? stdout : set->to,
                                  &result, &why)) != MRD_OK)
         goto out;

@@ -15,6 +15,7 @@
 #include "base/obj.h"
 #include "cli/cli.h"
 #include "cli/term/progress.h"
+#include "cli/view/session_name.h"
 #include "trace/sink/export.h"
 #include "trace/sink/group.h"
 #include "trace/sink/perfetto/pf_parts.h"
@@ -61,6 +62,8 @@ mrd_profile_check(const mrd_profile_options *options, mrd_why *why)
     mrd_group group;
     mrd_err err;
 
+    if ((err = mrd_session_name_check(options->session_id, why)) != MRD_OK)
+        return err;
     if (options->formats.n > MAX_FORMATS)
         return mrd_why_set(why, MRD_INVALID, 0, "--output-format: at most %d formats", MAX_FORMATS);
     for (size_t i = 0; i < options->formats.n; i++) {
@@ -545,6 +548,58 @@ say_without_events(const mrd_catalog *cat, const mrd_store *store, const mrd_pro
         fprintf(stderr, "the inputs hold no events: no output was written\n");
 }
 
+/* Returns true if a format has a column or a folder with the session's name. */
+static bool
+needs_name(const mrd_strlist *formats)
+{
+    static const char *const with_name[] = { "parquet", "parquet-explorer", "sqlite", "csv" };
+
+    for (size_t i = 0; i < MRD_COUNT(with_name); i++) {
+        if (mrd_strlist_has(formats, mrd_str_of(with_name[i])))
+            return true;
+    }
+    return false;
+}
+
+static mrd_err
+add_settings(mrd_strlist *to, const char *name, const mrd_strlist *values)
+{
+    mrd_err err = mrd_strlist_add(to, mrd_str_of(name));
+
+    for (size_t i = 0; i < values->n && err == MRD_OK; i++)
+        err = mrd_strlist_add(to, mrd_str_of(values->v[i]));
+    return err;
+}
+
+/* Sets the session's name in the catalog: the user's, or one that is made from the inputs and the
+ * options that select or move events. */
+static mrd_err
+name_session(const mrd_profile_options *options, mrd_catalog *cat, mrd_why *why)
+{
+    const char *const texts[] = { options->start, options->end, options->times };
+    mrd_strlist settings = { 0 };
+    mrd_err err = MRD_OK;
+
+    if (options->session_id != NULL)
+        mrd_catalog_set(cat, "session.id", options->session_id);
+    if (mrd_catalog_get(cat, "session.id") != NULL || !needs_name(&options->formats))
+        return MRD_OK;
+    for (size_t i = 0; i < MRD_COUNT(texts) && err == MRD_OK; i++)
+        err = mrd_strlist_add(&settings, mrd_str_of(texts[i] == NULL ? "" : texts[i]));
+    if (err == MRD_OK)
+        err = add_settings(&settings, "cores", &options->cores);
+    if (err == MRD_OK)
+        err = add_settings(&settings, "types", &options->types);
+    if (err == MRD_OK)
+        err = add_settings(&settings, "instances", &options->instances);
+    if (err == MRD_OK)
+        err = add_settings(&settings, "processes", &options->processes);
+    err = err != MRD_OK ? mrd_why_set(why, err, 0, "the session's name")
+                        : mrd_session_name_set(&settings, cat, why);
+    mrd_strlist_fini(&settings);
+    return err;
+}
+
 mrd_err
 mrd_profile_write(const mrd_profile_options *options, mrd_catalog *cat, mrd_store *store, FILE *to,
                   mrd_profile_result *ret_result, mrd_why *why)
@@ -558,6 +613,8 @@ mrd_profile_write(const mrd_profile_options *options, mrd_catalog *cat, mrd_stor
     mrd_err err;
 
     mrd_catalog_devprofiles(cat, &profiles);
+    if ((err = name_session(options, cat, why)) != MRD_OK)
+        return err;
     if ((err = mrd_places_new(cat, store, options->alignment, &places, why)) != MRD_OK)
         return err;
     sigaction(SIGINT, &act, &old_int);

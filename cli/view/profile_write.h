@@ -19,12 +19,16 @@ typedef struct {
     int64_t split;
     int json_layout;
     char *primary, *secondary;
+    char *session_id; /* NULL means a name made from the inputs (session_name.h) */
     char *start, *end;
     mrd_strlist cores, types, instances, processes;
     /* not an option: print the system profile to the stream `to` instead of writing files */
     bool print;
     /* Not an option. Borrowed. NULL means that times are written as they are in the store. */
     mrd_alignment *alignment;
+    /* Not an option. Text that states how the times were made, borrowed; NULL means as they are. It
+     * is part of a session's name that is made from the inputs. */
+    const char *times;
     /* Not an option. The user's rules, borrowed; NULL means none. */
     const mrd_kernel_rules *classify;
 } mrd_profile_options;
@@ -57,6 +61,11 @@ typedef struct {
           .def = (folder),                                                                         \
           .arg = "DIR",                                                                            \
           .help = "folder of the results" },                                                       \
+        { .name = "session-id",                                                                    \
+          .type = MRD_OPT_STR,                                                                     \
+          .offset = offsetof(settings, member.session_id),                                         \
+          .arg = "NAME",                                                                           \
+          .help = "session_id of the tables is s-NAME (default: a hash of the inputs)" },          \
         { .name = "force",                                                                         \
           .type = MRD_OPT_BOOL,                                                                    \
           .offset = offsetof(settings, member.force),                                              \

@@ -1,4 +1,4 @@
-"""The shipped queries give the same rows in SQLite, in DuckDB over the Parquet files (where npm has it), and what the report
+"""The shipped queries give the same rows in SQLite, in the engines over the Parquet files that `make engines` installs, and what the report
 says: on real traces, a generated capture directory, and random profiles in the layout of the system profile."""
 import contextlib
 import glob
@@ -11,14 +11,17 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import time
 
 from lib import DATA, SOURCE, check, equal, finish, run, tmp
 
 sys.path.insert(0, os.path.join(SOURCE, "tests", "trace"))
 sys.path.insert(0, os.path.join(SOURCE, "python"))
 sys.path.insert(0, os.path.join(SOURCE, "tests", "standin"))
+sys.path.insert(0, os.path.join(SOURCE, "tests", "engines"))
 import parquet_read
 import readers
+from ask import MODULES
 
 QUERIES = sorted(os.path.basename(f)[:-4] for f in glob.glob(os.path.join(SOURCE, "sql", "*.sql")))
 work = tmp()
@@ -92,6 +95,7 @@ def against_report(where, what):
     verdicts = rows(where, "SELECT * FROM verdicts ORDER BY worker")
     equal(len(verdicts), len(report["workers"]), f"{what}: workers")
     parts = {r["worker"]: r for r in rows(where, "exposed_communication")}
+    equal(list(parts.values()), rows(where, os.path.join(SOURCE, "tests", "oracle", "exposed_communication.sql")), f"{what}: exposed_communication, counted from the events")
     late = {r["worker"]: r for r in rows(where, "late_ranks")}
     for v, w in zip(verdicts, report["workers"]):
         who = f"{what}: worker {v['worker']}"
@@ -110,19 +114,59 @@ def against_report(where, what):
     return sum(v["last_n"] for v in verdicts), sum(v["proven_n"] for v in verdicts)
 
 
-def against_engine(where, what, engine, ask):
-    setup, queries = "", []
-    for q in QUERIES:
-        out, _ = run("sql", q, *([where] if isinstance(where, str) else where), "--print", "--engine", engine)
-        views, _, sql = out.partition(";\n--")
-        setup = views + ";"
-        queries.append("--" + sql.rstrip().rstrip(";"))
-    got = ask(setup, *queries)
-    if got is None:
-        return
-    for q, theirs in zip(QUERIES, got):
-        mine = [list(r.values()) for r in rows(where, q)]
-        equal(text(mine), text(theirs), f"{what}: {q} in SQLite and in {engine}")
+FOLDER = os.environ.get("MERIDIAN_ENGINES") or os.path.join(SOURCE, "build-engines")
+
+
+def asks(engine):
+    """A function that runs queries in the engine: the one that `make engines` installed, or one that npm has. None if there is none."""
+    only = os.environ.get("MERIDIAN_ENGINES_ONLY") # set by make engines; Spark takes minutes, and runs only there
+    if only is None and engine == "spark":
+        return None
+    if only is not None and engine not in only.split(","):
+        return None
+    if os.path.isdir(os.path.join(FOLDER, MODULES[engine])):
+        def ask(setup, *queries):
+            got = subprocess.run([sys.executable, os.path.join(SOURCE, "tests", "engines", "ask.py"), engine], input=json.dumps({"setup": setup, "queries": queries}),
+                                 capture_output=True, text=True, timeout=600, env={**os.environ, "PYTHONPATH": FOLDER})
+            check(got.returncode == 0, f"{engine}: {got.stderr[-1500:]}")
+            return json.loads(got.stdout) if got.returncode == 0 else None
+        return ask
+    if only is None and engine in ("duckdb", "clickhouse"):
+        return getattr(readers, engine)
+    return None
+
+
+def note(engine, what, query, same, seconds):
+    """Writes a line of the table of `make engines`."""
+    if "MERIDIAN_ENGINES_LOG" in os.environ:
+        with open(os.environ["MERIDIAN_ENGINES_LOG"], "a") as f:
+            f.write(json.dumps({"engine": engine, "profile": what, "query": query, "equal": same, "seconds": seconds}) + "\n")
+
+
+def against_engines(where, what, engines=("duckdb", "clickhouse", "polars", "datafusion")):
+    """The shipped queries, unchanged, give in each engine the rows that they give in SQLite."""
+    mine = {}
+    for engine in engines:
+        ask = asks(engine)
+        if ask is None:
+            left_out.add(engine)
+            continue
+        setup, queries = "", []
+        for q in QUERIES:
+            out, _ = run("sql", q, *([where] if isinstance(where, str) else where), "--print", "--engine", engine)
+            views, _, sql = out.partition(";\n--")
+            setup = views + ";"
+            queries.append("--" + sql.rstrip().rstrip(";"))
+        began = time.monotonic()
+        got = ask(setup, *queries)
+        took = time.monotonic() - began
+        for i, q in enumerate(QUERIES):
+            if got is None:
+                note(engine, what, q, False, took / len(QUERIES))
+                continue
+            if q not in mine:
+                mine[q] = text(list(r.values()) for r in rows(where, q))
+            note(engine, what, q, equal(text(got[i]), mine[q], f"{what}: {q} in {engine} and in SQLite"), took / len(QUERIES))
 
 
 PARTS = ("compute", "both", "exposed", "copy", "waiting", "host", "idle", "not_recorded")
@@ -195,9 +239,9 @@ def profile(name, *words):
     where = os.path.join(work, name)
     run("view", *words, "--output-format", "parquet,parquet-explorer,sqlite,csv,report-json,steps-json", "-o", where, "--vendor-tool", "none", want=None)
     last, proven = against_report(where, name)
-    against_engine(where, name, "duckdb", readers.duckdb)
-    if name in ("generated", "dlrm"):
-        against_engine(where, name, "clickhouse", readers.clickhouse)
+    against_engines(where, name)
+    if name in ("generated", "dlrm", "random1"):
+        against_engines(where, name, ("spark",))
     steps[name] = steps_add_up(where, name)
     tables_agree(where, name)
     vendor_readers(where, name)
@@ -242,7 +286,7 @@ def one_machine(folder):
     return paths
 
 
-steps, pairs = {}, []
+steps, pairs, left_out = {}, [], set()
 capture = os.path.join(work, "capture")
 subprocess.run([sys.executable, os.path.join(SOURCE, "tests/e2e/gen_capture.py"), capture, "6"], check=True)
 where, _, _ = profile("generated", "-d", capture)
@@ -278,16 +322,43 @@ if files:
     _, last, proven = profile("four", *sorted(glob.glob(os.path.join(work, "four*.json"))), "--align", "collectives")
     check(0 < proven < last, f"dlrm as of four ranks: {proven} of {last} proven")
     both, _ = run("sql", "SELECT session_id, COUNT(*) AS n FROM events GROUP BY session_id ORDER BY 1", where, os.path.join(work, "dlrm"), "--format", "csv")
-    equal([line.split(",")[0] for line in both.splitlines()], ["session_id", "s-files", "s-files#2"], "two profiles in one query")
+    named = [line.split(",")[0] for line in both.splitlines()]
+    check(len(named) == 3 and all(re.fullmatch("s-files-[0-9a-f]{16}(#2)?", n) for n in named[1:]), f"two profiles in one query: {named}")
 several = [os.path.join(work, name) for name in ("generated", "two_clocks", "random1")]
-against_engine(several, "several profiles", "duckdb", readers.duckdb)
-against_engine(several, "several profiles", "clickhouse", readers.clickhouse)
+against_engines(several, "several profiles")
+against_engines(several[:2], "two profiles", ("spark",))
+for engine in MODULES:
+    out, _ = run("sql", "late_ranks", where, "--print", "--engine", engine)
+    equal(re.findall(r"^CREATE .*?(?:VIEW|TABLE) (\w+) AS ", out, re.M), [t["table"] for t in json.load(open(os.path.join(where, "tables", "_manifest.json")))["tables"]], f"the views of {engine}")
+out, _ = run("sql", "late_ranks", where, "--print", "--engine", "trino")
+check(re.search(r"^CREATE TABLE p1_verdicts \(worker BIGINT, .*share DOUBLE, .*session_id VARCHAR\) WITH \(format = 'PARQUET', external_location = 'file:///", out, re.M), f"Trino's tables: {out[-3000:]}")
 one, _ = run("sql", "late_ranks", where, "--print", "--engine", "duckdb")
 equal(run("sql", "late_ranks", os.path.join(where, "tables"), "--print", "--engine", "duckdb")[0], one, "the folder of a profile, or of its tables")
 check("read_parquet('s3://runs/a/table=events/*/*/*.parquet')" in run("sql", "late_ranks", "s3://runs/a", "--print", "--engine", "duckdb")[0], "tables elsewhere")
 with contextlib.closing(sqlite3.connect(os.path.join(where, "profile.sqlite"))) as db:
     with open(os.path.join(where, "tables", "_manifest.json")) as f:
         equal(str(db.execute("PRAGMA user_version").fetchone()[0]), json.load(f)["version"], "version of the tables")
+
+# ---- session_id of files: the same for the same input and slice, and never one for all ----
+def session_of(name, *words):
+    """Returns the session_id of a profile, which is also the name of its folders of tables."""
+    to = os.path.join(work, name)
+    run("view", *words, "--output-format", "parquet,sqlite", "-o", to, "--vendor-tool", "none")
+    [row] = rows(to, "SELECT DISTINCT session_id FROM events")
+    equal({f.split(os.sep)[-2] for f in glob.glob(os.path.join(to, "tables", "*", "*", "*", "*"))}, {f"session={row['session_id']}"}, f"{name}: folders with files")
+    return row["session_id"]
+
+
+of_two = session_of("named1", *two)
+copies = [shutil.copy(path, os.path.join(work, f"copy-{os.path.basename(path)}")) for path in two]
+equal(session_of("named2", *reversed(copies)), of_two, "copies of the same files, in another order")
+others = {session_of("named3", two[0]), session_of("named4", *two, "--clock", "raw"), session_of("named5", *two, "--start", "1ms"), of_two}
+equal(len(others), 4, "another file, other clocks and another slice")
+equal(session_of("named6", *two, "--session-id", "run-7"), "s-run-7", "--session-id")
+again = session_of("named1", two[0], "--force")
+check(again != of_two, "another import into the same folder has its own name, and session_of found no files of the first one")
+check("letters, digits" in run("view", *two, "--session-id", "a b", "-o", os.path.join(work, "named7"), want=2)[1], "a name that cannot be a folder")
+check(not os.path.exists(os.path.join(work, "named7")), "refused before any work")
 
 # ---- the rows as other formats, read back by rules of those formats ----
 EVIL = ["a\tb", "c\nd\re", "\\N", "back\\", "x|y", "<b>&amp;</b>", "_it_", "nc_exec_running", "*a*`b`[c](d)~~$e$", "", "quote\"'", "é☃"]
@@ -326,4 +397,6 @@ check(run("sql", "bounds", old)[0], "a query that needs nothing new")
 out, _ = run("sql", "--list")
 equal([line.split()[0] for line in out.splitlines()], QUERIES, "the list of queries")
 equal(ours, {(f"of {s}", "framework", s) for s in ("nrt_api", "annotation")}, "their words in the vendor's table, and in ours")
+if left_out:
+    print(f"left out: {', '.join(sorted(left_out))}: make engines installs them")
 finish()

@@ -126,7 +126,7 @@ def hostile_texts(work, tables):
     with meridian_data.open_profile(tables) as profile:
         db = sqlite3.connect(os.path.join(work, "hostile.sqlite"))
         profile._db.backup(db)
-    db.executescript("UPDATE workers SET rank = -1, worker = '<script>x</script>' || worker; UPDATE events SET worker = '<script>x</script>' || worker WHERE worker >= 0;"
+    db.executescript("UPDATE workers SET rank = -1, worker = '<script>x</script>' || worker; UPDATE verdicts SET rank = -1, worker = '<script>x</script>' || worker; UPDATE events SET worker = '<script>x</script>' || worker WHERE worker >= 0;"
                      "UPDATE collectives SET rank = -1, worker = '<script>x</script>' || worker; UPDATE clocks SET name = '<script>', quality = '<script>'")
     db.close()
     with meridian_data.open_profile(os.path.join(work, "hostile.sqlite")) as profile:

@@ -727,8 +727,12 @@ folder_make(mrd_parts *parts, mrd_why *why)
 
     if (parts->env->dir == NULL)
         return mrd_outdir_tar(parts->env->out, &parts->folder, why);
+    /* The name of a profile of files changes with the files. A second import into the same
+     * directory replaces the first one nevertheless. */
     snprintf(stale, sizeof(stale), "table=*/date=*/session=%s/part-*",
-             mrd_rows_session(parts->rows));
+             strncmp(mrd_rows_session(parts->rows), "s-files", 7) == 0
+                 ? "s-files*"
+                 : mrd_rows_session(parts->rows));
     return mrd_outdir_dir(parts->env->out, parts->env->dir, parts->hive ? hive : flat,
                           &parts->folder, why);
 }

@@ -1,7 +1,7 @@
 /*
  * trace/table/queries.h - the shipped queries: the files of sql/, compiled into the program. They
- * use the SQL that SQLite, DuckDB, ClickHouse and Trino have in common; docs/reference/data.md
- * describes the rules.
+ * use the SQL that SQLite, DuckDB, ClickHouse, Polars, DataFusion, Spark and Trino have in common;
+ * docs/reference/data.md describes the rules.
  */
 #ifndef MRD_TRACE_TABLE_QUERIES_H
 #define MRD_TRACE_TABLE_QUERIES_H
