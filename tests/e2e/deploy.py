@@ -374,6 +374,17 @@ def overlay_ok(folder):
         check(pod["spec"].get("automountServiceAccountToken") is False, f"{where}: token of the service account")
         for c in pod["spec"].get("initContainers", []) + pod["spec"]["containers"]:
             container_ok(where, pod["spec"], c, configs)
+        budgets = [d["spec"]["selector"]["matchLabels"] for d in of("PodDisruptionBudget")]
+        check(s["kind"] not in ("StatefulSet", "Deployment") or any(labels_match(b, [pod]) for b in budgets), f"{where}: no PodDisruptionBudget")
+        if any("emptyDir" in v for v in pod["spec"].get("volumes", [])) and s["kind"] == "StatefulSet":
+            check(any("ephemeral-storage" in c["resources"]["limits"] for c in pod["spec"]["containers"]), f"{where}: an emptyDir without ephemeral-storage")
+    for agent in (s["spec"]["template"]["spec"] for s in sets if s["kind"] == "DaemonSet"):
+        tolerated = {t.get("key") for t in agent["tolerations"]}
+        check(tolerated == {None} or {"aws.amazon.com/neuron", "sagemaker.amazonaws.com/node-health-status", "CriticalAddonsOnly"} <= tolerated, f"{folder}: tolerations {tolerated}")
+        terms = agent.get("affinity", {}).get("nodeAffinity", {}).get("requiredDuringSchedulingIgnoredDuringExecution", {}).get("nodeSelectorTerms", [])
+        chosen = {(e["key"], v) for t in terms for e in t["matchExpressions"] for v in e["values"]}
+        wanted = {("node.kubernetes.io/instance-type", "ml.trn1.32xlarge"), ("aws.amazon.com/neuron.present", "true"), ("neuron.amazonaws.com/present", "true")}
+        check("eks" not in folder or wanted <= chosen, f"{folder}: nodes of HyperPod and of Neuron's labels: {sorted(wanted - chosen)}")
     for d in of("NetworkPolicy"):
         for rule in d["spec"].get("ingress", []) if d["metadata"]["name"] != "meridian-webhook" else []:  # no selector describes the API server
             check(rule.get("from") and all("podSelector" in peer and peer["podSelector"] for peer in rule["from"]),
