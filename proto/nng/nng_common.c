@@ -35,6 +35,14 @@ mrd_nng_why(mrd_why *why, int rv, const char *what, const char *url)
         if (map[i].nng == rv)
             err = map[i].err;
     }
+    /* NNG 1.10 has another interface for TLS engines, and some builds of NNG have none. */
+    if (rv == NNG_ENOTSUP && mrd_nng_wants_tls(url))
+        return mrd_why_set(
+            why, err, 0,
+            "cannot %s %s: the NNG library of this system (%s) does not accept "
+            "Meridian's TLS: install NNG 1.5.2 to 1.9 (libnng1 of Debian 12), or use "
+            "tcp:// in a network without other users",
+            what, url, nng_version());
     return mrd_why_set(why, err, 0, "cannot %s %s: %s", what, url, nng_strerror(rv));
 }
 
