@@ -163,3 +163,41 @@ mrd_encoder_end(mrd_encoder *encoder)
         return MRD_OK;
     return mrd_out_err(encoder->to) == MRD_OK ? MRD_IO : mrd_out_err(encoder->to);
 }
+
+static bool
+add_to_buf(void *self, const void *data, size_t len)
+{
+    mrd_buf *to = self;
+
+    mrd_buf_add(to, data, len);
+    return to->err == MRD_OK;
+}
+
+mrd_err
+mrd_encode_buf(mrd_encoding encoding, mrd_buf *body)
+{
+    mrd_buf packed = { 0 };
+    mrd_out *out = NULL;
+    mrd_encoder *encoder = NULL;
+    mrd_why why = { 0 };
+    mrd_err err = mrd_out_func(add_to_buf, &packed, "reply", &out, &why);
+
+    if (err == MRD_OK)
+        err = mrd_encoder_open(encoding, out, &encoder, &why);
+    if (err == MRD_OK && !mrd_encoder_push(encoder, body->p, body->len))
+        err = MRD_IO;
+    if (err == MRD_OK)
+        err = mrd_encoder_end(encoder);
+    mrd_encoder_free(encoder);
+    if (err == MRD_OK)
+        err = mrd_out_commit(out, &why);
+    else if (out != NULL)
+        mrd_out_abort(out);
+    if (err == MRD_OK) {
+        mrd_buf_fini(body);
+        *body = packed;
+        packed = (mrd_buf){ 0 };
+    }
+    mrd_buf_fini(&packed);
+    return err;
+}

@@ -22,5 +22,7 @@ mrd_err mrd_encoder_open(mrd_encoding encoding, mrd_out *to, mrd_encoder **ret_e
 bool mrd_encoder_push(void *encoder, const void *data, size_t len);
 mrd_err mrd_encoder_end(mrd_encoder *encoder);
 void mrd_encoder_free(mrd_encoder *encoder); /* ignores NULL */
+/* Replaces the bytes in the buffer by compressed ones. Leaves the buffer unchanged on errors. */
+mrd_err mrd_encode_buf(mrd_encoding encoding, mrd_buf *body);
 
 #endif

@@ -138,8 +138,8 @@ mrd_err mrd_http_reply_static(mrd_http_request *req, const char *type, const cha
 /*
  * Replies with a file. `download` is the name under which a browser saves it, or NULL to show it.
  *
- * The reply has an ETag, made from the file's identity, size, time and encoding. It honours
- * If-None-Match, If-Match, If-Range and a single range, and ignores several ranges and
+ * The reply has Last-Modified, and an ETag made from the file's identity, size, time and encoding.
+ * It honours If-None-Match, If-Match, If-Range and a single range, and ignores several ranges and
  * If-Modified-Since. It is compressed if the client accepts gzip or zstd, requests no range, and
  * the type of the file compresses well. Errors: NOTFOUND, IO.
  */

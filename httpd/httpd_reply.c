@@ -136,6 +136,13 @@ mrd_http_reply_text(mrd_http_request *req, unsigned status, const char *type, mr
     mrd_err err = body->err;
 
     if (err == MRD_OK) {
+        mrd_encoding encoding = body->len < ENCODE_MIN || has_header(req, "Content-Encoding")
+                                    ? MRD_ENCODE_NONE
+                                    : mrd_encode_choose(mrd_http_header(req, "Accept-Encoding"));
+
+        /* If the body cannot be compressed, it is sent as it is. */
+        if (encoding != MRD_ENCODE_NONE && mrd_encode_buf(encoding, body) == MRD_OK)
+            mrd_http_set_header(req, "Content-Encoding", mrd_encode_name(encoding));
         mrd_http_set_header(req, "Content-Type", type);
         if (!has_header(req, "Cache-Control"))
             mrd_http_set_header(req, "Cache-Control", "no-store");
@@ -718,6 +725,23 @@ no_file(int sys, mrd_why *why)
     return mrd_why_set(why, MRD_IO, sys, "the file cannot be read");
 }
 
+/* Sets Last-Modified, in the fixed format of RFC 9110, which does not depend on the locale. */
+static void
+set_modified(mrd_http_request *req, time_t at)
+{
+    static const char days[][4] = { "Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat" };
+    static const char months[][4] = { "Jan", "Feb", "Mar", "Apr", "May", "Jun",
+                                      "Jul", "Aug", "Sep", "Oct", "Nov", "Dec" };
+    struct tm tm;
+    char text[64];
+
+    if (gmtime_r(&at, &tm) == NULL)
+        return;
+    snprintf(text, sizeof(text), "%s, %02d %s %04d %02d:%02d:%02d GMT", days[tm.tm_wday],
+             tm.tm_mday, months[tm.tm_mon], tm.tm_year + 1900, tm.tm_hour, tm.tm_min, tm.tm_sec);
+    mrd_http_set_header(req, "Last-Modified", text);
+}
+
 mrd_err
 mrd_http_reply_file(mrd_http_request *req, const char *path, const char *type, const char *download,
                     mrd_why *why)
@@ -740,6 +764,7 @@ mrd_http_reply_file(mrd_http_request *req, const char *path, const char *type, c
     encoding = file_encoding(req, st.st_size);
     file_etag(&st, encoding, etag);
     mrd_http_set_header(req, "ETag", etag);
+    set_modified(req, st.st_mtim.tv_sec);
     mrd_http_set_header(req, "Accept-Ranges", "bytes");
     mrd_http_set_header(req, "Cache-Control", "no-cache");
     if (has_answered(req, etag, &err)) {

@@ -1,9 +1,11 @@
 """HTTP as RFC 9110 and the Perfetto page want it, on a real aggregator: ranges, conditions, encodings, HEAD, OPTIONS, CORS,
 problem documents; and every path of the table with every kind of token."""
+import email.utils
 import gzip
 import json
 import os
 import subprocess
+import time
 
 from lib import check, equal, finish, need_daemons, until
 from service import PERFETTO, TOKENS, Service, problem, routes
@@ -93,6 +95,16 @@ def encodings(path, whole, etag):
         names = ("Content-Encoding", "Content-Type", "ETag", "Vary", "Content-Length", "Transfer-Encoding", "Content-Disposition", "Cache-Control")
         equal([head.status, head.body] + [head[n] for n in names], [200, b""] + [r[n] for n in names], f"{what}: HEAD")
         equal(service.read(path, headers={**headers, "If-None-Match": r["ETag"]}).status, 304, f"{what}: known")
+    # What Vary promises holds for JSON and metrics, too, if they are long enough.
+    for text in ("/metrics",):
+        entire = service.read(text)
+        check(len(entire.body) >= 1024 and entire["Content-Encoding"] is None, f"{text}: {len(entire.body)} bytes, {entire['Content-Encoding']}")
+        for accept, unpack in (("gzip", gzip.decompress), ("zstd, gzip;q=0.5", unzstd)):
+            r = service.read(text, headers={"Accept-Encoding": accept})
+            equal(r["Content-Encoding"], accept.split(",")[0], f"{text}: encoding for {accept}")
+            check("Accept-Encoding" in r["Vary"] and len(r.body) < len(entire.body) / 2, f"{text}: {r['Vary']}, {len(r.body)} of {len(entire.body)} bytes")
+            equal([line.split(" ")[0] for line in unpack(r.body).decode().splitlines()], [line.split(" ")[0] for line in entire.body.decode().splitlines()], f"{text} through {accept}")
+    check(email.utils.parsedate_to_datetime(service.read(path)["Last-Modified"]).timestamp() > time.time() - 3600, "Last-Modified of a file")
     r = service.read(path, headers={"Accept-Encoding": "gzip", "Range": "bytes=0-9"})
     equal((r.status, r["Content-Encoding"], r.body), (206, None, whole[:10]), f"{path}: a range is of the plain bytes")
 
