@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/num.h"
+#include "base/version.h"
 
 #define OPEN_TYPE "application/openmetrics-text"
 
@@ -78,7 +79,7 @@ mrd_metrics_text_type(bool open)
 void
 mrd_metrics_text_begin(mrd_metrics_text *text, mrd_buf *to, bool open)
 {
-    *text = (mrd_metrics_text){ to, open, "" };
+    *text = (mrd_metrics_text){ to, open, "", NULL };
 }
 
 void
@@ -106,7 +107,13 @@ mrd_metrics_text_family(mrd_metrics_text *text, mrd_metrics_text_kind kind, cons
 static void
 sample(mrd_metrics_text *text, const char *suffix, const char *labels)
 {
-    mrd_buf_fmt(text->to, labels == NULL ? "%s%s " : "%s%s{%s} ", text->name, suffix, labels);
+    bool both = labels != NULL && text->common != NULL;
+
+    mrd_buf_fmt(text->to, "%s%s", text->name, suffix);
+    if (labels != NULL || text->common != NULL)
+        mrd_buf_fmt(text->to, "{%s%s%s}", labels == NULL ? "" : labels, both ? "," : "",
+                    text->common == NULL ? "" : text->common);
+    mrd_buf_byte(text->to, ' ');
 }
 
 static void
@@ -172,12 +179,25 @@ mrd_resident_bytes(void)
     return pages * (uint64_t) sysconf(_SC_PAGESIZE);
 }
 
+static void
+put_build(mrd_metrics_text *text, const char *program)
+{
+    char labels[MRD_COMMIT_MAX + 128];
+
+    snprintf(labels, sizeof(labels), "program=\"%s\",version=\"%s\",revision=\"%s\"", program,
+             MRD_RELEASE, mrd_version_commit());
+    mrd_metrics_text_family(text, MRD_METRICS_GAUGE, "meridian_build_info",
+                            "Always 1. The labels are the release and the commit of the program.");
+    mrd_metrics_text_u64(text, labels, 1);
+}
+
 void
-mrd_metrics_text_process(mrd_metrics_text *text)
+mrd_metrics_text_process(mrd_metrics_text *text, const char *program)
 {
     uint64_t resident = mrd_resident_bytes();
     struct rusage usage;
 
+    put_build(text, program);
     if (resident > 0)
         mrd_metrics_text_one(text, MRD_METRICS_GAUGE, "process_resident_memory_bytes",
                              "Memory in use.", resident);

@@ -22,6 +22,9 @@ typedef struct {
     mrd_buf *to;
     bool open; /* true: OpenMetrics; false: Prometheus text format */
     const char *name;
+    /* label of each sample, such as `instance_id="i-0abc"`; NULL means none. The caller sets it
+     * after mrd_metrics_text_begin. */
+    const char *common;
 } mrd_metrics_text;
 
 /* Returns true if the client's Accept header prefers OpenMetrics to plain text. NULL means no
@@ -42,9 +45,10 @@ void mrd_metrics_text_seconds(mrd_metrics_text *text, const char *labels, mrd_du
 /* Writes a family that has only one sample. */
 void mrd_metrics_text_one(mrd_metrics_text *text, mrd_metrics_text_kind kind, const char *name,
                           const char *help, uint64_t v);
-/* Writes process_cpu_seconds_total and the other standard metrics of this process. Leaves out
- * metrics that cannot be read. */
-void mrd_metrics_text_process(mrd_metrics_text *text);
+/* Writes meridian_build_info with the program, its release and its commit. Then writes
+ * process_cpu_seconds_total and the other standard metrics of this process. Leaves out metrics that
+ * cannot be read. */
+void mrd_metrics_text_process(mrd_metrics_text *text, const char *program);
 uint64_t mrd_resident_bytes(void); /* Returns this process's resident memory, 0 if unknown. */
 void mrd_metrics_text_end(mrd_metrics_text *text);
 

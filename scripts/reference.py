@@ -68,8 +68,8 @@ def options(bin):
 def families():
     """{program: {family: help}} by the calls that write a family's head."""
     found = {"aggregator": {}, "agent": {}, "webhook": {}, "certificates": {}}
-    whose = {"agent": "agent", "aggregator": "aggregator", "webhook": "webhook", "pki": "certificates"}
-    for path, text in sources("agent", "aggregator", "webhook", "pki"):
+    whose = {"agent": "agent", "aggregator": "aggregator", "webhook": "webhook", "pki": "certificates", "base": "certificates"}
+    for path, text in sources("agent", "aggregator", "webhook", "pki", "base"):
         into = found[whose[path.split("/")[0]]]
         for name, words in re.findall(rf'"(meridian_[a-z0-9_]+)",\s*({TEXTS})', text):
             into[name] = joined(words)
@@ -83,7 +83,7 @@ def families():
 
 
 def metrics():
-    titles = (("aggregator", "meridian-aggregator"), ("agent", "meridian-agent"), ("webhook", "meridian-webhook"), ("certificates", "Certificates, of all three"))
+    titles = (("aggregator", "meridian-aggregator"), ("agent", "meridian-agent"), ("webhook", "meridian-webhook"), ("certificates", "Of all three"))
     page = ["# Metrics\n", NOTE, "[Monitoring](../howto/monitoring.md) says where they are served and which alerts use them. A name that ends in `_total` is a counter.\n"]
     found = families()
     for key, title in titles:

@@ -150,7 +150,7 @@ get_metrics(void *self, mrd_http_request *req, mrd_why *why)
                          "HTTP requests.", counts.requests);
     mrd_metrics_text_one(&text, MRD_METRICS_COUNTER, "meridian_http_errors_total",
                          "HTTP replies of 400 and above.", counts.errors);
-    mrd_metrics_text_process(&text);
+    mrd_metrics_text_process(&text, "meridian-webhook");
     mrd_metrics_text_end(&text);
     mrd_http_set_header(req, "Vary", "Accept");
     return mrd_http_reply_text(req, 200, mrd_metrics_text_type(open), &body);

@@ -159,6 +159,19 @@ typedef struct {
         MRD_METRICS_GAUGE, "meridian_agent_" name, help, v                                         \
     }
 
+/* Writes the label that names the node. Characters that a label's value cannot have are replaced. */
+static void
+name_node(const mrd_agent *agent, char *to, size_t size)
+{
+    size_t n = (size_t) snprintf(to, size, "instance_id=\"%s", agent->node.instance_id);
+
+    n = n < size - 2 ? n : size - 2;
+    for (size_t i = strlen("instance_id=\""); i < n; i++)
+        if (to[i] == '"' || to[i] == '\\' || (unsigned char) to[i] < ' ')
+            to[i] = '_';
+    memcpy(to + n, "\"", 2);
+}
+
 static void
 put_metrics(mrd_metrics_text *text, const metric *rows, size_t n)
 {
@@ -187,7 +200,6 @@ put_events(mrd_metrics_text *text, const mrd_agent *agent, const mrd_agent_count
                 "Jobs that asked to be recorded and are not: refused, or without a session for "
                 "too long.",
                 agent->jobs == NULL ? 0 : mrd_jobs_left(agent->jobs)),
-        GAUGE("resident_memory_bytes", "Memory of the agent.", mrd_resident_bytes()),
     };
 
     put_metrics(text, rows, MRD_COUNT(rows));
@@ -289,13 +301,15 @@ mrd_agent_metrics(const mrd_agent *agent, bool open, mrd_buf *to)
     mrd_agent_counts counts;
     mrd_metrics_text text;
     const char *name;
-    char label[80];
+    char label[80], instance[sizeof(agent->node.instance_id) + 32];
     uint64_t over;
 
     mrd_agent_counters(agent, &counts);
     if (agent->publish != NULL)
         mrd_publish_get_stats(agent->publish, &sent);
     mrd_metrics_text_begin(&text, to, open);
+    name_node(agent, instance, sizeof(instance));
+    text.common = instance;
     put_events(&text, agent, &counts);
     put_rings(&text, agent, &counts);
     put_frames(&text, agent, &counts);
@@ -315,7 +329,7 @@ mrd_agent_metrics(const mrd_agent *agent, bool open, mrd_buf *to)
     mrd_cert_times_metrics(&text, certificates, MRD_COUNT(certificates));
     mrd_metrics_text_hist_write(&text, "meridian_agent_acknowledgement_seconds",
                                 "From sending a frame to its acknowledgement.", &sent.ack);
-    mrd_metrics_text_process(&text);
+    mrd_metrics_text_process(&text, "meridian-agent");
     mrd_metrics_text_end(&text);
 }
 

@@ -376,6 +376,6 @@ mrd_http_metrics(mrd_loop *loop, mrd_httpd *httpd, mrd_token_review *review,
                          "Bytes of HTTP bodies.", counts.bytes);
     if (review != NULL)
         token_reviews(&text, review);
-    mrd_metrics_text_process(&text);
+    mrd_metrics_text_process(&text, "meridian-aggregator");
     mrd_metrics_text_end(&text);
 }

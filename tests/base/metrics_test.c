@@ -45,6 +45,26 @@ TEST(both_formats)
     }
 }
 
+TEST(a_common_label_is_on_each_sample)
+{
+    mrd_buf to = { 0 };
+    mrd_metrics_text x;
+    const char *text;
+
+    mrd_metrics_text_begin(&x, &to, false);
+    x.common = "instance_id=\"i-1\"";
+    mrd_metrics_text_one(&x, MRD_METRICS_COUNTER, "a_total", "Things.", 7);
+    mrd_metrics_text_u64(&x, "cause=\"full\"", 2);
+    mrd_metrics_text_process(&x, "meridian-agent");
+    text = mrd_buf_cstr(&to);
+    CHECK(strstr(text, "\na_total{instance_id=\"i-1\"} 7\n") != NULL);
+    CHECK(strstr(text, "\na_total{cause=\"full\",instance_id=\"i-1\"} 2\n") != NULL);
+    CHECK(strstr(text, "\nmeridian_build_info{program=\"meridian-agent\",version=\"" MRD_RELEASE
+                       "\",revision=\"") != NULL);
+    CHECK(strstr(text, "\",instance_id=\"i-1\"} 1\n") != NULL);
+    mrd_buf_fini(&to);
+}
+
 TEST(histograms_are_cumulative)
 {
     mrd_metrics_text_hist h = { 0 };

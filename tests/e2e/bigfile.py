@@ -33,7 +33,7 @@ with Cluster(node_timeout="60s", flush_timeout="600s") as c:
     def sent():
         """Bytes of files that this run of the agent has sent, None while it does not say."""
         for line in (c.get("/metrics", port) or "").splitlines():
-            if line.startswith("meridian_agent_artifact_bytes_total "):
+            if line.startswith("meridian_agent_artifact_bytes_total{"):
                 return int(line.split(" ")[1])
         return None
 

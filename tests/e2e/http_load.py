@@ -71,8 +71,8 @@ class Acknowledgements:
     @staticmethod
     def look():
         text = service.read("/metrics", port=agent_port).body.decode()
-        found = {float(le): int(n) for le, n in re.findall(r'^meridian_agent_acknowledgement_seconds_bucket\{le="(\S+)"\} (\d+)$', text, re.M)}
-        return found, float(re.search(r"^meridian_agent_acknowledgement_seconds_sum (\S+)$", text, re.M)[1])
+        found = {float(le): int(n) for le, n in re.findall(r'^meridian_agent_acknowledgement_seconds_bucket\{le="([^"]+)",instance_id="[^"]*"\} (\d+)$', text, re.M)}
+        return found, float(re.search(r"^meridian_agent_acknowledgement_seconds_sum\S* (\S+)$", text, re.M)[1])
 
     def say(self, what):
         (before, sum_before), (after, sum_after) = self.first, self.look()

@@ -53,7 +53,7 @@ def parse(text, open_metrics, who):
 
 
 def samples_of(text):
-    return set(re.findall(r"^(meridian_\w+)", text, re.M))
+    return set(re.findall(r"^((?:meridian|process)_\w+)", text, re.M))
 
 
 def told_by(text):
@@ -156,10 +156,10 @@ with Service() as service:
     workload.emit(1000)
     until(lambda: service.session(id)["events"] >= 1000, "events are stored")
     service.stop(id)
-    until(lambda: b"meridian_agent_acknowledgement_seconds_count 0\n" not in of_agent().body, "frames were acknowledged")
+    until(lambda: not re.search(rb"^meridian_agent_acknowledgement_seconds_count\S* 0$", of_agent().body, re.M), "frames were acknowledged")
     for wanted in (os.path.join(monitoring, name) for name in ("alerts.yml", "grafana-dashboard.json")):
         with open(wanted) as f:
-            names = set(re.findall(r"\bmeridian_\w+", f.read()))
+            names = set(re.findall(r"\b(?:meridian|process)_\w+", f.read()))
         until(lambda: not names - told_by(service.read("/metrics").body.decode()) - told_by(of_agent().body.decode()), f"what {wanted} names is served")
     until(lambda: 0 < bound_in(service.read("/metrics").body.decode()) < 1, "the clock of the node is known within a second")
     texts, served = {}, {}
@@ -186,7 +186,7 @@ panels = [p for p in dashboard["panels"] if p["type"] != "row"]
 expressions = [t["expr"] for p in panels for t in p["targets"]] + re.findall(r"expr: *(?:>-\n)?((?:.|\n(?! *for:))*)", alerts)
 check(len(expressions) > 20, "expressions were found")
 for e in expressions:
-    names = re.findall(r"\bmeridian_\w+", e)
+    names = re.findall(r"\b(?:meridian|process)_\w+", e)
     check(names and all(n in served for n in names), f"served: {[n for n in names if n not in served]} in {e}")
     for by in re.findall(r"by \((\w+)\)", e):
         check(any(by in served[n] for n in names if n in served), f"label {by} in {e}")
@@ -201,6 +201,8 @@ if promtool is None:
 else:
     p = subprocess.run([promtool, "check", "rules", os.path.join(monitoring, "alerts.yml")], capture_output=True, text=True)
     equal(p.returncode, 0, f"promtool check rules: {p.stdout}{p.stderr}")
+    p = subprocess.run([promtool, "test", "rules", os.path.join(monitoring, "alerts_test.yml")], capture_output=True, text=True)
+    equal(p.returncode, 0, f"promtool test rules of the shipped cases: {p.stdout}{p.stderr}")
     # Certificates a day after the epoch of promtool's clock: which of them are told, by the days that they began before and end after.
     rows = {"fine": (100, 40), "renewed-late": (1, 6), "short": (1, 2), "third": (60, 20), "soon": (80, 6), "over": (80, -1)}
     series, days = [], 1

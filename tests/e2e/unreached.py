@@ -20,7 +20,7 @@ def ask(port, path):
 
 
 def seconds(port):
-    lines = [line.split()[1] for line in ask(port, "/metrics")[1].splitlines() if line.startswith("meridian_agent_unreached_seconds ")]
+    lines = [line.split()[1] for line in ask(port, "/metrics")[1].splitlines() if line.startswith("meridian_agent_unreached_seconds{")]
     return float(lines[0]) if lines else -1
 
 
