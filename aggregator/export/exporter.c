@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "aggregator/core/common/targets.h"
 #include "aggregator/export/export_folder.h"
@@ -17,6 +18,7 @@
 #include "base/sys/file.h"
 #include "base/sys/pool.h"
 #include "base/vec.h"
+#include "trace/sink/sinks.h"
 
 #define WAITING_MAX 100000
 #define DEPTH_MAX   24
@@ -61,6 +63,7 @@ typedef struct {
     uint64_t session;
     /* id of the user that gets the copy; -1 means none */
     int64_t uid;
+    char text[sizeof(((mrd_session *) 0)->text)]; /* the session's id in messages */
     char *dir, *to; /* the session's directory, and where the copy goes below the target */
     /* three lists of paths below `dir`, copied in this order: files, manifests, session.json */
     mrd_strlist files[3];
@@ -281,6 +284,33 @@ carry(job *j, mrd_why *why)
     return err;
 }
 
+/* Logs which formats the session does not have. It lacks them if it was merged before they were
+ * configured. */
+static void
+name_missing(const job *j)
+{
+    mrd_buf names = { 0 }, path = { 0 };
+    size_t n;
+    const mrd_sink_ops *const *sinks = mrd_sinks(&n);
+
+    for (size_t i = 0; i < n; i++) {
+        if (!mrd_sink_is_named(j->at->of->o.formats, sinks[i]))
+            continue;
+        mrd_buf_reset(&path);
+        mrd_buf_fmt(&path, "%s/", j->dir);
+        mrd_sink_profile_path(sinks[i], &path);
+        if (path.err == MRD_OK && access(mrd_buf_cstr(&path), F_OK) != 0)
+            mrd_buf_fmt(&names, "%s%s", names.len > 0 ? "," : "", sinks[i]->name);
+    }
+    if (names.len > 0 && names.err == MRD_OK)
+        mrd_log(MRD_LOG_WARN, "AGG-EXPORT-FORMATS",
+                "An exported session was merged before these formats were configured, its copy "
+                "lacks them (meridian fetch makes them): id=%s missing=%s",
+                j->text, mrd_buf_cstr(&names));
+    mrd_buf_fini(&names);
+    mrd_buf_fini(&path);
+}
+
 static void
 job_free(job *j)
 {
@@ -313,6 +343,8 @@ run(void *self, void *arg)
     pthread_mutex_unlock(&exporter->lock);
     if (err == MRD_OK)
         err = carry(j, &why);
+    if (err == MRD_OK)
+        name_missing(j);
     if (err != MRD_OK && why.err == MRD_OK)
         mrd_why_set(&why, err, 0, "%s", mrd_err_text(err));
     pthread_mutex_lock(&exporter->lock);
@@ -414,6 +446,7 @@ mrd_exporter_start(mrd_exporter *exporter, const mrd_session *session, mrd_why *
     }
     j->uid = owner_of(exporter, j->at, session);
     j->session = session->id;
+    memcpy(j->text, session->text, sizeof(j->text));
     j->dir = mrd_session_store_path(exporter->o.store, session->text, "%s", "");
     if (j->dir != NULL && strlen(j->dir) > 1 && j->dir[strlen(j->dir) - 1] == '/')
         j->dir[strlen(j->dir) - 1] = '\0';

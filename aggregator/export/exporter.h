@@ -37,7 +37,10 @@ typedef struct {
     /* path of a session's copy below the target; NULL means "{date}/{session}" */
     const char *path;
     const char *cluster; /* value of {cluster} in the path */
-    int64_t rate;        /* maximum speed in bytes/s; 0 means no limit */
+    /* Formats that a merge writes, separated by commas. The log names those that a copied session
+     * lacks. The string must live until mrd_exporter_close. NULL means none. */
+    const char *formats;
+    int64_t rate; /* maximum speed in bytes/s; 0 means no limit */
     void (*began)(void *self, uint64_t session);
     void (*done)(void *self, uint64_t session, uint64_t files, uint64_t bytes,
                  const mrd_why *failed);

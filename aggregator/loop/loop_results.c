@@ -766,6 +766,7 @@ mrd_loop_open_services(mrd_loop *loop, mrd_why *why)
                                       .targets = loop->o.export_targets,
                                       .owner = loop->o.export_owner,
                                       .path = loop->o.export_path,
+                                      .formats = loop->o.merge_formats,
                                       .cluster = loop->o.cluster,
                                       .rate = loop->o.export_rate,
                                       .began = on_export_began,

@@ -65,28 +65,6 @@ on_progress(void *self, uint64_t events)
     return !is_cancelled(j);
 }
 
-/* Returns true if a comma-separated list contains the name. */
-static bool
-is_named(const char *list, const char *name)
-{
-    for (const char *p = list == NULL ? "" : list; *p != '\0';) {
-        size_t n = strcspn(p, ",");
-
-        if (mrd_str_is((mrd_str){ p, n }, name))
-            return true;
-        p += n + (p[n] == ',');
-    }
-    return false;
-}
-
-/* Appends the path of a format's output, relative to the session's directory. For a format that
- * writes a directory, this is the directory's manifest. */
-static void
-target_path(const mrd_sink_ops *ops, mrd_buf *to)
-{
-    mrd_buf_fmt(to, "profile/%s%s", ops->stem, ops->folder ? "/" MRD_FOLDER_MANIFEST : ops->suffix);
-}
-
 /* Strings that belong to the targets of a merge. */
 typedef struct {
     char *dirs[TARGETS_MAX], *paths[TARGETS_MAX];
@@ -106,7 +84,7 @@ open_target(const merge_input *in, const mrd_sink_ops *ops, mrd_export_target *t
     }
     target->dir = *ret_dir;
     mrd_buf_fmt(&path, "%s/", in->dir);
-    target_path(ops, &path);
+    mrd_sink_profile_path(ops, &path);
     *ret_path = mrd_str_dup(mrd_str_of(mrd_buf_cstr(&path)));
     if (err == MRD_OK && (path.err != MRD_OK || *ret_path == NULL))
         err = mrd_why_set(why, MRD_NOMEM, 0, "profile");
@@ -154,7 +132,7 @@ open_targets(const job *j, mrd_export_target *targets, merge_names *names, size_
 
     sinks = mrd_sinks(&n_sinks);
     for (size_t i = 0; i < n_sinks && n < max && err == MRD_OK; i++) {
-        if (!sinks[i]->standard && !is_named(j->of->o.formats, sinks[i]->name))
+        if (!sinks[i]->standard && !mrd_sink_is_named(j->of->o.formats, sinks[i]))
             continue;
         err = open_target(j->input, sinks[i], &targets[n], &names->dirs[n], &names->paths[n], why);
         n += err == MRD_OK;

@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/obj.h"
@@ -99,15 +100,22 @@ report_session(settings *set, const char *word)
     return status;
 }
 
-/* Returns true if `name` is a file name that view, inspect and fetch use for results. */
+/* Returns true if `name` is a name that view, inspect and fetch use for results. */
 static bool
 is_result(const char *name)
 {
-    static const char *const ours[] = { "report.", "summary.", "system_profile.",
-                                        "device_profile_model_", "session.json" };
+    static const char *const ours[] = { "report.",        "summary.",
+                                        "steps.",         "system_profile.",
+                                        "profile.sqlite", "device_profile_model_",
+                                        "session.json" };
+    static const char *const whole[] = { "tables", "csv", "system_profile", "SHA256SUMS" };
 
     for (size_t i = 0; i < MRD_COUNT(ours); i++) {
         if (mrd_str_starts(mrd_str_of(name), ours[i]))
+            return true;
+    }
+    for (size_t i = 0; i < MRD_COUNT(whole); i++) {
+        if (strcmp(name, whole[i]) == 0)
             return true;
     }
     return name[0] == '.';
@@ -172,6 +180,23 @@ print_kept(const settings *set, const char *dir)
     return true;
 }
 
+/* Prints the report of a session's directory as an aggregator exports it: session.json is in the
+ * directory, and the report is in profile/. Returns false if the directory is not of this kind. */
+static bool
+print_exported(const settings *set, const char *dir)
+{
+    mrd_buf path = { 0 };
+    bool printed;
+
+    mrd_buf_fmt(&path, "%s/session.json", dir);
+    printed = path.err == MRD_OK && access(mrd_buf_cstr(&path), F_OK) == 0;
+    mrd_buf_reset(&path);
+    mrd_buf_fmt(&path, "%s/profile", dir);
+    printed = printed && path.err == MRD_OK && print_kept(set, mrd_buf_cstr(&path));
+    mrd_buf_fini(&path);
+    return printed;
+}
+
 static int
 report_files(settings *set, const mrd_strlist *words)
 {
@@ -179,7 +204,7 @@ report_files(settings *set, const mrd_strlist *words)
                       : set->view.dirs.n == 0 && words->n == 1 ? words->v[0]
                                                                : NULL;
 
-    if (dir != NULL && print_kept(set, dir))
+    if (dir != NULL && (print_kept(set, dir) || print_exported(set, dir)))
         return MRD_EXIT_OK;
     if (mrd_strlist_add(&set->view.profile.formats, mrd_str_of(format_of(set))) != MRD_OK)
         return MRD_EXIT_FAILED;

@@ -281,6 +281,26 @@ def hanging():
             fs.close()
 
 
-for name in sys.argv[1:] or ("folder", "s3", "session", "hanging"):
-    {"folder": into_folder, "s3": into_s3, "session": by_session, "hanging": hanging}[name]()
+def merged_before():
+    """A session that was merged while there was no target has no tables; the log says so, and a session after it has them."""
+    with Service() as service:
+        workloads = service.begin()
+        id = service.recorded(workloads, 300)
+        service.daemon.end()
+        target = service.folder("shared")
+        service.options["export"] = target
+        service.aggregator()
+        until(service.answers, "the aggregator answers")
+        until(lambda: export_of(service, id).get("state") == "done", "exported")
+        check(not glob.glob(os.path.join(target, "*", id, "profile", "tables")), "no tables")
+        lacking = [line for line in service.daemon.text().splitlines() if "AGG-EXPORT-FORMATS" in line]
+        check(len(lacking) == 1 and f"id={id} missing=parquet" in lacking[0], f"what the copy lacks: {lacking}")
+        after = service.recorded(workloads, 300, artifact=False)
+        until(lambda: export_of(service, after).get("state") == "done", "exported")
+        check(glob.glob(os.path.join(target, "*", after, "profile", "tables", "_manifest.json")), "tables of a session after it")
+        equal(sum("AGG-EXPORT-FORMATS" in line for line in service.daemon.text().splitlines()), 1, "lines in the log")
+
+
+for name in sys.argv[1:] or ("before", "folder", "s3", "session", "hanging"):
+    {"before": merged_before, "folder": into_folder, "s3": into_s3, "session": by_session, "hanging": hanging}[name]()
 finish()

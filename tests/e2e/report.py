@@ -137,6 +137,18 @@ with open(os.path.join(below, "session.json"), "w") as f:
 equal(run("report", default)[0], kept, "results in a folder below are no input")
 os.symlink(default, os.path.join(work, "linked"))
 equal(run("report", os.path.join(work, "linked"))[0], kept, "a folder by its link")
+full = os.path.join(work, "full")  # results of every kind
+run("view", os.path.join(out, "system_profile.json"), "--output-format", "report-text,report-json,parquet,parquet-explorer,sqlite,csv,steps-json,perfetto", "-o", full)
+with open(os.path.join(full, "report.txt"), "a") as f:
+    f.write("the report that stands here\n")
+check("the report that stands here" in run("report", full)[0], "tables and a database among the results are no input")
+exported = os.path.join(work, "exported")  # a session as the aggregator exports it
+os.makedirs(os.path.join(exported, "i-a_pid_7", "neff"))
+shutil.copytree(full, os.path.join(exported, "profile"))
+for name, text in (("session.json", '{"id":"20261121-x","release":"0.1.0"}'), ("i-a_pid_7/neff/model.neff", "x"), ("profile/SHA256SUMS", "")):
+    with open(os.path.join(exported, name), "w") as f:
+        f.write(text)
+check("the report that stands here" in run("report", exported)[0], "the report of an exported session")
 with open(os.path.join(below, "rank0.json"), "w") as f:
     json.dump([dict(ph="X", name="only_below", pid=1, tid=1, ts=1000, dur=2000)], f)
 text, _ = run("report", default, want=None)

@@ -1,5 +1,7 @@
 #include "trace/sink/sinks.h"
 
+#include <string.h>
+
 #include "base/obj.h"
 
 static const mrd_sink_ops *const sinks[] = {
@@ -16,6 +18,26 @@ mrd_sink_find(mrd_str name)
             return sinks[i];
     }
     return NULL;
+}
+
+bool
+mrd_sink_is_named(const char *list, const mrd_sink_ops *sink)
+{
+    for (const char *p = list == NULL ? "" : list; *p != '\0';) {
+        size_t n = strcspn(p, ",");
+
+        if (mrd_str_is((mrd_str){ p, n }, sink->name))
+            return true;
+        p += n + (p[n] == ',');
+    }
+    return false;
+}
+
+void
+mrd_sink_profile_path(const mrd_sink_ops *sink, mrd_buf *to)
+{
+    mrd_buf_fmt(to, "profile/%s%s", sink->stem,
+                sink->folder ? "/" MRD_FOLDER_MANIFEST : sink->suffix);
 }
 
 const mrd_sink_ops *const *

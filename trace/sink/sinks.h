@@ -13,6 +13,11 @@
 
 /* Returns the format with this name, or NULL if there is none. */
 const mrd_sink_ops *mrd_sink_find(mrd_str name);
+/* Returns true if `list`, names separated by commas, contains the format; NULL is an empty list. */
+bool mrd_sink_is_named(const char *list, const mrd_sink_ops *sink);
+/* Appends the path of a format's output below a session's directory. For a format that writes a
+ * directory, this is the directory's manifest. */
+void mrd_sink_profile_path(const mrd_sink_ops *sink, mrd_buf *to);
 /* Returns all formats in the order of the table; static. */
 const mrd_sink_ops *const *mrd_sinks(size_t *ret_n);
 /* Returns the media type of a file, according to the format whose files have the same suffix. */
