@@ -1,9 +1,13 @@
 /* `meridian certs init|agent|token|renew|show`: makes certificates and tokens for users without a
  * PKI of their own. */
 #include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -12,6 +16,7 @@
 #include "base/near.h"
 #include "base/obj.h"
 #include "base/sys/out.h"
+#include "base/sys/user.h"
 #include "cli/cli.h"
 #include "pki/pki.h"
 
@@ -19,6 +24,7 @@ typedef struct {
     char *dir;
     mrd_strlist hosts;
     int64_t days, ca_days;
+    char *user;
 } settings;
 
 #define AT(member) .offset = offsetof(settings, member)
@@ -54,6 +60,12 @@ static const mrd_opt table[] = {
       .max = 7300,
       .arg = "N",
       .help = "validity of a new authority" },
+    { .name = "user",
+      .type = MRD_OPT_STR,
+      AT(user),
+      .arg = "USER",
+      .help = "as root: the user of the daemons, whose group may read keys and tokens of "
+              "aggregator and agents (default: meridian, if this user exists)" },
 };
 
 static const char more[] =
@@ -167,6 +179,82 @@ certs_init(settings *set, mrd_why *why)
                "  agent.token                     for any node; `meridian certs agent ID` binds "
                "one to a node\n",
                set->dir);
+    return err;
+}
+
+/* Returns true for files that a daemon reads. The key of the authority and the tokens of people stay
+ * with root. */
+static bool
+is_for_daemons(const char *name)
+{
+    static const char *const whole[] = { "tokens.json", "aggregator.key", "agent.token" };
+    mrd_str text = mrd_str_of(name);
+
+    for (size_t i = 0; i < MRD_COUNT(whole); i++) {
+        if (strcmp(name, whole[i]) == 0)
+            return true;
+    }
+    return mrd_str_starts(text, "agent-") &&
+           (mrd_str_ends(text, ".key") || mrd_str_ends(text, ".token"));
+}
+
+static mrd_err
+share_file(int dir, const char *name, const mrd_user *user, mrd_why *why)
+{
+    int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    mrd_err err = MRD_OK;
+
+    if (fd < 0 || fchown(fd, (uid_t) -1, user->gid) != 0 || fchmod(fd, 0640) != 0)
+        err = mrd_why_set(why, MRD_IO, errno, "cannot let group %lld read %s",
+                          (long long) user->gid, name);
+    if (fd >= 0)
+        close(fd);
+    return err;
+}
+
+/* Lets the user's group enter the directory and read the files of daemons. The directory and its
+ * files belong to root, so that a daemon cannot change its own certificate or tokens. */
+static mrd_err
+share_with(const char *path, const mrd_user *user, mrd_why *why)
+{
+    DIR *dir = opendir(path);
+    mrd_err err = MRD_OK;
+
+    if (dir == NULL || fchown(dirfd(dir), (uid_t) -1, user->gid) != 0 ||
+        fchmod(dirfd(dir), 0750) != 0)
+        err = mrd_why_set(why, MRD_IO, errno, "cannot let group %lld enter %s",
+                          (long long) user->gid, path);
+    for (struct dirent *entry; err == MRD_OK && (entry = readdir(dir)) != NULL;) {
+        if (is_for_daemons(entry->d_name))
+            err = share_file(dirfd(dir), entry->d_name, user, why);
+    }
+    if (dir != NULL)
+        closedir(dir);
+    return err;
+}
+
+/* The packaged daemons run as the user meridian. Files that root makes would be unreadable for
+ * them. */
+static mrd_err
+share(const settings *set, mrd_why *why)
+{
+    mrd_user user;
+    mrd_why missing = { 0 };
+    mrd_err err;
+
+    if (geteuid() != 0)
+        return set->user == NULL ? MRD_OK : mrd_why_set(why, MRD_DENIED, 0, "--user needs root");
+    err = mrd_user_find(set->user == NULL ? "meridian" : set->user, &user, &missing);
+    if (err == MRD_OK) {
+        err = share_with(set->dir, &user, why);
+        if (err == MRD_OK)
+            printf("the group of user %s may read the keys and tokens of aggregator and agents\n",
+                   set->user == NULL ? "meridian" : set->user);
+        return err;
+    }
+    if (set->user == NULL)
+        return MRD_OK;
+    *why = missing;
     return err;
 }
 
@@ -381,6 +469,8 @@ run(void *self, const mrd_strlist *words)
                        near == NULL || strcmp(near, verb) == 0 ? "" : "?)");
         return MRD_EXIT_USAGE;
     }
+    if (err == MRD_OK && strcmp(verb, "show") != 0)
+        err = share(set, &why);
     if (err != MRD_OK)
         mrd_cli_error("certs", &why);
     return err == MRD_OK ? MRD_EXIT_OK : MRD_EXIT_FAILED;

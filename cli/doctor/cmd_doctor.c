@@ -72,6 +72,7 @@ static const struct {
 static const char more[] =
     "Takes the options, variables and --config of meridian-agent, so that it sees what that agent "
     "would.\n"
+    "Without any of these, it checks the settings of the agent that runs.\n"
     "Run it as the agent runs: the same user, the same container.\n"
     "Exit status: 0 all is fine, 1 something will not work, 3 warnings only.\n\n"
     "  sudo -u meridian meridian doctor\n"
@@ -109,9 +110,28 @@ env_file_read(const char *path, bool must, mrd_why *why)
     return MRD_OK;
 }
 
-/* Reads the settings in the same order as the agent: defaults, file, environment, command line. */
+/* Returns true if no argument is about the agent. Its settings are then those of the agent that
+ * runs. */
+static bool
+takes_agent(const settings *first, int argc, char **argv)
+{
+    static const char *const about_output[] = { "--json", "--quiet", "-q", "--counters" };
+
+    for (int i = 1; i < argc; i++) {
+        bool known = false;
+
+        for (size_t k = 0; k < MRD_COUNT(about_output); k++)
+            known = known || strcmp(argv[i], about_output[k]) == 0;
+        if (!known)
+            return false;
+    }
+    return first->env_file == NULL;
+}
+
+/* Reads the settings in the same order as the agent: defaults, file, environment, command line. If
+ * no argument is about the agent, the settings of the agent that runs are used. */
 static mrd_err
-settings_read(settings *set, int argc, char **argv, bool *ret_done)
+settings_read(settings *set, int argc, char **argv, bool *ret_done, mrd_doctor_source *ret_source)
 {
     static const char standard[] = "/etc/meridian/agent.env";
     settings first = { 0 };
@@ -135,6 +155,8 @@ settings_read(settings *set, int argc, char **argv, bool *ret_done)
             err = mrd_conf_defaults(table, MRD_COUNT(table), set, &why);
         if (err == MRD_OK && first.agent.config != NULL)
             err = mrd_conf_file(table, MRD_COUNT(table), set, first.agent.config, &why);
+        if (err == MRD_OK && takes_agent(&first, argc, argv))
+            *ret_source = mrd_doctor_take(table, MRD_COUNT(table), set);
         if (err == MRD_OK)
             err = mrd_conf_env(table, MRD_COUNT(table), set, &why);
         mrd_strlist_fini(&words);
@@ -228,7 +250,7 @@ mrd_cmd_doctor(int argc, char **argv)
     settings set = { 0 };
     mrd_doctor doctor = { .agent = &set.agent };
     bool done = false;
-    mrd_err err = settings_read(&set, argc, argv, &done);
+    mrd_err err = settings_read(&set, argc, argv, &done, &doctor.source);
 
     if (err != MRD_OK || done) {
         mrd_conf_fini(table, MRD_COUNT(table), &set);

@@ -11,6 +11,7 @@
 #define MRD_CLI_DOCTOR_DOCTOR_H
 
 #include "agent/daemon/agent.h"
+#include "base/conf/conf.h"
 #include "base/conf/json.h"
 
 typedef enum {
@@ -20,8 +21,16 @@ typedef enum {
     MRD_DOCTOR_LEVELS
 } mrd_doctor_level;
 
+/* Where the agent's settings come from. */
+typedef enum {
+    MRD_DOCTOR_OWN,   /* options, variables and files of `meridian doctor` itself */
+    MRD_DOCTOR_AGENT, /* the agent that runs on this node */
+    MRD_DOCTOR_HIDDEN, /* as OWN, because this user cannot read the settings of the agent that runs */
+} mrd_doctor_source;
+
 typedef struct {
     mrd_agent_options *agent;
+    mrd_doctor_source source;
     mrd_node_identity node; /* identity of this node, set by the first check */
     bool agent_runs;        /* true if an agent runs on this node, set by mrd_doctor_process */
     const char *check;      /* name of the current check */
@@ -42,6 +51,12 @@ mrd_hw_options mrd_doctor_hw(const mrd_agent_options *agent);
 /* Checks whether a directory is writable, and reports a finding if it is not. Returns true if it
  * is. Stores the number of bytes that this user can still write there in *ret_free. */
 bool mrd_doctor_writable(mrd_doctor *doctor, const char *what, const char *dir, int64_t *ret_free);
+
+/* Returns true if the process below `proc`, such as "/proc", is an agent. */
+bool mrd_doctor_is_agent(const char *proc, const char *pid);
+/* Takes the variables and options of the agent that runs, if exactly one runs, and enters its
+ * working directory. The variables are set in this process, unless they are set already. */
+mrd_doctor_source mrd_doctor_take(const mrd_opt *table, size_t rows, void *settings);
 
 /* ---- The checks in the order in which they run ---- */
 

@@ -57,6 +57,12 @@ mrd_doctor_spool(mrd_doctor *doctor)
     struct stat st;
     uint64_t lost;
 
+    if (doctor->agent->spool_dir == NULL && doctor->source == MRD_DOCTOR_HIDDEN) {
+        mrd_doctor_say(doctor, MRD_DOCTOR_OK, NULL,
+                       "the spool of the agent that runs is unknown, because this user cannot read "
+                       "the agent's settings (run doctor as root)");
+        return;
+    }
     if (doctor->agent->spool_dir == NULL) {
         mrd_doctor_say(doctor, MRD_DOCTOR_WARNING, "--spool-dir DIR on a disk",
                        "there is no spool: what is not acknowledged is lost when the agent ends");

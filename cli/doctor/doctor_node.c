@@ -104,21 +104,10 @@ missing_rights(uint64_t caps, char *to, size_t size)
     }
 }
 
-static bool
-is_agent(const mrd_doctor *doctor, const char *pid)
-{
-    char rest[300], path[1024], comm[64];
-
-    snprintf(rest, sizeof(rest), "/%s/comm", pid);
-    /* the kernel keeps 15 characters of a name, so "meridian-agent" (14 characters) is complete */
-    return mrd_file_line(mrd_doctor_proc(doctor, rest, path), comm, sizeof(comm)) &&
-           strcmp(comm, "meridian-agent") == 0;
-}
-
 void
 mrd_doctor_process(mrd_doctor *doctor)
 {
-    char path[1024], pids[128] = "", missing[128];
+    char path[1024], proc[1024], pids[128] = "", missing[128];
     DIR *dir = opendir(mrd_doctor_proc(doctor, "", path));
     uint64_t uid = 0, caps = 0;
     unsigned count = 0;
@@ -127,7 +116,8 @@ mrd_doctor_process(mrd_doctor *doctor)
     while (dir != NULL && (entry = readdir(dir)) != NULL) {
         size_t len = strlen(pids);
 
-        if (entry->d_name[0] < '1' || entry->d_name[0] > '9' || !is_agent(doctor, entry->d_name))
+        if (entry->d_name[0] < '1' || entry->d_name[0] > '9' ||
+            !mrd_doctor_is_agent(mrd_doctor_proc(doctor, "", proc), entry->d_name))
             continue;
         snprintf(pids + len, sizeof(pids) - len, "%s%.20s", count > 0 ? ", " : "", entry->d_name);
         if (count++ == 0 && (!status_number(doctor, entry->d_name, "Uid", 10, &uid) ||
@@ -152,8 +142,9 @@ mrd_doctor_process(mrd_doctor *doctor)
     }
     missing_rights(caps, missing, sizeof(missing));
     if (missing[0] == '\0' || (uid == 0 && strcmp(missing, "CAP_FOWNER") == 0))
-        mrd_doctor_say(doctor, MRD_DOCTOR_OK, NULL, "meridian-agent runs: pid %s, uid %" PRIu64,
-                       pids, uid);
+        mrd_doctor_say(doctor, MRD_DOCTOR_OK, NULL,
+                       "meridian-agent runs: pid %s, uid %" PRIu64 "%s", pids, uid,
+                       doctor->source == MRD_DOCTOR_AGENT ? "; its settings are checked" : "");
     else
         mrd_doctor_say(doctor, MRD_DOCTOR_WARNING,
                        "give it these capabilities (deploy/systemd), or accept that it serves its "

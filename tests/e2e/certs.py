@@ -2,6 +2,7 @@
 import http.server
 import json
 import os
+import shutil
 import ssl
 import stat
 import subprocess
@@ -31,6 +32,25 @@ for name in os.listdir(dir):
     mode = stat.S_IMODE(os.stat(path(name)).st_mode)
     equal(mode, 0o644 if name.endswith(".pem") else 0o600, f"mode of {name}")
 equal(stat.S_IMODE(os.stat(dir).st_mode), 0o700, "mode of the folder")
+if os.geteuid() == 0:
+    # ---- as root: the group of the daemons' user may read what they need, and nothing else ----
+    run("certs", "init", "-d", path("root"), "--user", "daemon")
+    run("certs", "agent", "i-1", "-d", path("root"), "--user", "daemon")
+    run("certs", "token", "operator", "-d", path("root"), "--user", "daemon")
+    run("certs", "renew", "-d", path("root"), "--user", "daemon")
+    shared = {"tokens.json", "aggregator.key", "agent.token", "agent-i-1.key", "agent-i-1.token"}
+    os.chmod(os.path.dirname(dir), 0o755)
+    os.chmod(dir, 0o755)
+    for name in sorted(os.listdir(path("root"))):
+        got = subprocess.run(["setpriv", "--reuid=daemon", "--regid=daemon", "--clear-groups", "cat", path(f"root/{name}")], capture_output=True)
+        equal(got.returncode == 0, name in shared or name.endswith(".pem"), f"the daemon's user reads {name}")
+        equal(os.stat(path(f"root/{name}")).st_uid, 0, f"owner of {name}")
+    equal(subprocess.run(["setpriv", "--reuid=daemon", "--regid=daemon", "--clear-groups", "touch", path("root/new")], capture_output=True).returncode, 1, "and writes nothing")
+    _, err = run("certs", "init", "-d", path("nobodys"), "--user", "no-such-user", want=1)
+    check("no user 'no-such-user'" in err, err)
+    os.chmod(dir, 0o700)
+    shutil.rmtree(path("root"))
+    shutil.rmtree(path("nobodys"))
 key, serial = open(path("aggregator.key")).read(), openssl("x509", "-in", path("aggregator.pem"), "-noout", "-serial").stdout
 run("certs", "renew", "-d", dir)
 equal(open(path("aggregator.key")).read(), key, "renewal keeps the key")

@@ -165,6 +165,24 @@ def addresses():
     says(doctor(), "aggregator", "warning", "no aggregator is given")
 
 
+def of_the_agent():
+    """The README's commands, then doctor without arguments: it checks the settings of the agent that runs. It runs alone, in a pid namespace."""
+    apart = ["unshare", "--pid", "--fork", "--mount-proc"]
+    if subprocess.run([*apart, "true"], capture_output=True).returncode != 0:
+        print("left out: doctor beside one agent: no pid namespace can be made here")
+        return
+    folder("beside")
+    script = (f"cd {path('beside')} && {{ {BIN}/meridian-agent --aggregator {plain} --spool-dir spool --no-imds --no-containers --ring-dir {folder('beside-rings')} 2>agent.log & "
+              f"until grep -q meridian-agent /proc/$!/comm && [ -d spool ]; do kill -0 $! || exit 9; done; cd /; {BIN}/meridian doctor --json; kill $!; wait; }}")
+    p = subprocess.run([*apart, "sh", "-c", script], capture_output=True, text=True, timeout=120, env=QUIET)
+    found = {}
+    for f in json.loads(p.stdout or '{"findings": []}')["findings"]:
+        found.setdefault(f["check"], []).append((f["level"], f["message"], f.get("fix", "")))
+    says(found, "agent", "ok", "its settings are checked") if os.geteuid() == 0 else None
+    says(found, "spool", "ok", "spool")
+    says(found, "ring-directory", "warning" if os.statvfs(work).f_fsid != os.statvfs("/dev/shm").f_fsid else "ok", "beside-rings")
+
+
 def files():
     says(doctor(*GOOD, "--token-file", secret("short", "abc"), want=1), "token", "failed", "fewer than 16")
     says(doctor(*GOOD, "--token-file", secret("open", "a" * 32, 0o644), want=1), "token", "failed", "chmod 600")
@@ -175,6 +193,7 @@ def files():
     check(not os.path.exists(path("new")), "the doctor makes no folder")
     says(doctor(*GOOD, "--spool-dir", secret("file", "x") + "/spool", want=1), "spool", "failed", "file")
     says(doctor(), "spool", "warning", "there is no spool")
+    of_the_agent()
     says(doctor(*GOOD, "--ring-dir", path("no-rings"), want=1), "ring-directory", "failed", "No such file")
     if os.statvfs(work).f_fsid != os.statvfs("/dev/shm").f_fsid:
         says(doctor(*GOOD, "--ring-dir", folder("rings")), "ring-directory", "warning", "not in memory", "/dev/shm")
