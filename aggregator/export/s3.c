@@ -717,21 +717,22 @@ complete(mrd_s3 *s3, const char *key, const char *upload, const mrd_buf *list, b
     return err;
 }
 
-/* Aborts an upload in parts, so that the service deletes the parts. Returns false if the request
- * failed. */
+/* Aborts an upload in parts, so that the service deletes the parts. Returns false if the keys have
+ * expired, or if the service gave no answer. */
 static bool
 give_up(mrd_s3 *s3, const char *key, const char *upload)
 {
     mrd_buf query = { 0 };
     request req = { .of = s3, .method = "DELETE", .key = key, .sha256 = empty_sha256 };
+    bool is_asked = !mrd_s3_keys_old(&s3->keys);
 
     mrd_buf_fmt(&query, "uploadId=%s", upload);
     req.query = mrd_buf_cstr(&query);
-    if (!mrd_s3_keys_old(&s3->keys))
+    if (is_asked)
         perform(s3, &req);
     mrd_buf_fini(&query);
     mrd_buf_fini(&req.answer);
-    return req.code == CURLE_OK;
+    return is_asked && req.code == CURLE_OK;
 }
 
 /* Appends an upload's id, encoded for a URL's query. */
