@@ -134,7 +134,7 @@ mrd_foreign_advice(mrd_str head, bool *ret_beside)
           false },
         { "",
           { "\"sample_count\"", "\"target_description\"" },
-          "is a pyinstrument session, " SAMPLES ": read it with 'pyinstrument --load'",
+          "is a pyinstrument session, " SAMPLES ": read it with pyinstrument",
           false },
         { "",
           { "\"total_num_allocations\"", "\"total_bytes_allocated\"" },
