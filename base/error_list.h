@@ -15,7 +15,7 @@
 #define MRD_ERROR_LIST_MAX 8
 
 typedef struct {
-    pthread_mutex_t lock; /* while it is held, no other lock is taken */
+    pthread_mutex_t lock; /* guards the list; no other lock is taken while a thread has this lock */
     mrd_why waiting[MRD_ERROR_LIST_MAX];
     unsigned first, n;
     uint64_t total;

@@ -78,7 +78,8 @@ bench_live(size_t agents, const sim *s, double seconds, double reference)
             abort();
     }
     from = cpu_ns(CLOCK_PROCESS_CPUTIME_ID);
-    for (size_t k = 0; k < s->n; k++) { /* agents take turns, like their probes */
+    /* one probe of each agent in turn, because an aggregator receives them mixed */
+    for (size_t k = 0; k < s->n; k++) {
         for (size_t i = 0; i < agents; i++)
             mrd_follow_probe(tracks[i], &s->probes[k]);
     }

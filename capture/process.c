@@ -27,15 +27,17 @@
 /* The state of this process, which a fork must not copy. After a fork, the child reads zeros
  * here. */
 typedef struct {
-    /* Two spin locks. Each holds the tid of the thread that has the lock, or 0 if it is free. */
+    /* Spin locks of the process's rings and of its list of models. Each holds the tid of the thread
+     * that has the lock, or 0 if it is free. */
     _Atomic uint32_t lock, models_lock;
     uint32_t pid;           /* 0 if not initialized in this process */
     _Atomic uint32_t owner; /* pid of the process that uses this memory, 0 if unknown */
-    uint32_t ids_from;      /* serial number of the first ring */
-    /* number of this process from mrd_proc_mark, 0 if it has none yet */
+    uint32_t ids_from; /* serial number of the process's first ring; the ids of spans contain it */
+    /* number of this process as returned by mrd_proc_mark; 0 before its first call */
     _Atomic uint32_t mark;
     mrd_ring_writer *all, *idle;
-    _Atomic(mrd_ring_hdr *) first; /* threads without a ring count lost events here */
+    /* ring in whose header threads without a ring count lost events */
+    _Atomic(mrd_ring_hdr *) first;
     /* `unringed` is the number of lost events that neither the ring `first` nor a note
      * (ring_note.h) counts. `unringed_ticks` is the time of the first of them. */
     _Atomic uint64_t unringed, unringed_ticks;
@@ -45,7 +47,7 @@ typedef struct {
     _Atomic int no_ring;        /* errno value of the reason why the process has no ring at all */
     uint64_t retired_lost;      /* lost events of rings that were closed */
     _Atomic uint64_t said_lost; /* last result of mrd_proc_lost, which must never decrease */
-    uint64_t total;             /* bytes of all rings */
+    uint64_t total;             /* total size of the process's rings in bytes */
     mrd_own_identity id;
 } process;
 
@@ -79,7 +81,7 @@ static bool exit_key_made;
 static unsigned sources;
 static bool possible; /* true unless the environment forbids capture */
 static _Atomic bool running, paused, gave_up;
-static _Atomic bool stopped;   /* the program called stop */
+static _Atomic bool stopped;   /* the program called the API to stop recording */
 static _Atomic int asked = -1; /* the agent's request, see mrd_proc_set_asked */
 static char gave_up_why[256], no_ring_why[300];
 

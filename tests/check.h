@@ -1,10 +1,10 @@
 /*
  * tests/check.h - the test harness: TEST(name) { ... CHECK(...) ... } and TEST_MAIN() at the end.
  *
- * Every case runs in a process of its own, so a crash is one red line. `test_x NAME...` runs only
- * the cases named; MRD_TEST_NOFORK=1 runs them in this process, for a debugger. A case that cannot
- * run here calls SKIP("why"); when every case skipped, the program exits 77, which ctest shows as
- * skipped.
+ * Every case runs in a process of its own, so a crash fails only this case. `test_x NAME...` runs
+ * only the named cases. With MRD_TEST_NOFORK=1 all cases run in one process, which is easier to
+ * debug. A case that cannot run on this machine calls SKIP("why"). If all cases were skipped, the
+ * program exits with 77, which ctest shows as skipped.
  */
 #ifndef MRD_TESTS_CHECK_H
 #define MRD_TESTS_CHECK_H

@@ -11,7 +11,9 @@
 #include <stdlib.h>
 
 static _Atomic uint64_t memory_asked,
-    memory_fails_at; /* allocations until now; number of the one to fail, 0 for none */
+    /* memory_asked: number of allocations until now. memory_fails_at: number of the allocation that
+     * fails; 0 means none */
+    memory_fails_at;
 
 void *__real_malloc(size_t n);
 void *__real_calloc(size_t n, size_t size);

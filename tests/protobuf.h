@@ -1,4 +1,5 @@
-/* Builds protobuf messages field by field, for tests of code that reads them. */
+/* Functions to build protobuf messages field by field, for tests of code that reads such
+ * messages. */
 #ifndef MRD_TESTS_PROTOBUF_H
 #define MRD_TESTS_PROTOBUF_H
 

@@ -120,7 +120,7 @@ bool mrd_bound_peek(const mrd_bound *bound, mrd_ineq ineqs[MRD_BIN_INEQS], mrd_b
 void mrd_bound_set_w(mrd_bound *bound, double w);
 mrd_bound_counts mrd_bound_counters(const mrd_bound *bound);
 
-/* ---- Runs in both directions over the bins of one epoch ---- */
+/* ---- Bounds of a finished epoch, from the bins before and after each time ---- */
 
 typedef struct {
     int64_t t0;
@@ -128,8 +128,9 @@ typedef struct {
 } mrd_span;
 
 /*
- * Runs forward and backward over the n bins of an epoch. The bins are ascending, and their
- * inequalities are in `ineqs`. Stores one range per bin, relative to base, in ret_range. Returns
+ * Computes the offsets and rates that all n bins of an epoch allow, by a pass forward and a pass
+ * backward over the bins. The bins are in ascending order, and their inequalities are in `ineqs`.
+ * Stores one range per bin, relative to base, in ret_range. Returns
  * false if out of memory, or if a bin contradicts the others, because w is too small or an
  * inequality is wrong. ret_range is then undefined.
  */

@@ -35,8 +35,8 @@
 /* The live w is w_live until an epoch is this long. Then it is computed from the data. After 15 s,
  * clocks that wander by 600 ppb/s left their bound in the simulation; after 30 s, none did. */
 #define MRD_FOLLOW_ADAPT (30 * MRD_SEC)
-/* With fewer bins than this in MRD_FOLLOW_WINDOW, or in the same share of a shorter time, w stays
- * at w_live or above. */
+/* Minimum number of bins in MRD_FOLLOW_WINDOW, or in proportion in a shorter time. With fewer bins,
+ * the data may not show how much the rate changes, so w stays at w_live or above. */
 #define MRD_FOLLOW_DENSE 30
 #define MRD_FOLLOW_W_MAX 5000.0 /* the largest w that is computed, in ppb/s */
 /* In this first part of an epoch, live results have the quality "settling". */
@@ -48,7 +48,7 @@ typedef struct {
     /* assumed maximum change of the rate in ppb/s: for the live and the offline bound, and for the
      * offline and the live estimate */
     double w_live, w, w_estimate, w_estimate_live;
-    double rate_max; /* assumed largest rate of the clock, in ppb */
+    double rate_max; /* assumed largest rate error of the clock, in ppb */
 } mrd_follow_options;
 
 extern const mrd_follow_options mrd_follow_defaults;
@@ -120,7 +120,8 @@ mrd_err mrd_follow_solve(const mrd_follow_input *in, mrd_align **ret_align,
  * already is unchanged. Errors: NOMEM, LIMIT; *align is then unchanged.
  */
 mrd_err mrd_follow_open_ends(mrd_align **align, const mrd_epoch_break *breaks, size_t n);
-/* Compares held-out probes with a table and adds the result to the report. */
+/* Compares the held-out probes (see above) with the alignment `align` and adds the counts to the
+ * report. */
 void mrd_follow_check(const mrd_align *align, const mrd_probe *probes, size_t n,
                       mrd_follow_report *report);
 

@@ -35,11 +35,12 @@ typedef struct {
 
 /* What a process had done when a call of its leading operation began. */
 typedef struct {
-    mrd_local_ns at;                    /* begin of the call; 0 if nothing was read yet */
-    uint32_t thread;                    /* the main thread, as in mrd_ring_ops_thread */
-    mrd_dur_ns outside;                 /* time of the main thread between calls of any operation */
-    mrd_rank_pace_op ops[MRD_RING_OPS]; /* the operations of the main thread */
-    size_t n_ops, lead;                 /* `lead` is the index of the leading operation in `ops` */
+    mrd_local_ns at;    /* begin of the call; 0 if nothing was read yet */
+    uint32_t thread;    /* the main thread, as in mrd_ring_ops_thread */
+    mrd_dur_ns outside; /* time of the main thread between calls of any operation */
+    /* operations, such as collectives, that the main thread entered */
+    mrd_rank_pace_op ops[MRD_RING_OPS];
+    size_t n_ops, lead; /* `lead` is the index of the leading operation (see above) in `ops` */
 } mrd_rank_pace;
 
 typedef struct {

@@ -45,7 +45,7 @@ typedef struct {
 
     bool has_job; /* only processes of a job have a pace */
     mrd_rank_pace_tracker pace;
-    mrd_thread_work thread; /* of the main thread at the pace */
+    mrd_thread_work thread; /* CPU times of the main thread when the newest pace was made */
     /* the main thread's ids: as the pace has it, and in proc_root (0: not found) */
     uint32_t own_tid;
     int64_t tid;

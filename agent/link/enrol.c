@@ -26,8 +26,9 @@
 #define FETCH_S    20
 #define HOUR       (3600 * MRD_SEC)
 
-/* A request for a certificate, made on the separate thread, and its result. While the request runs,
- * only that thread may access this struct. */
+/* A request for a certificate and its result. A separate thread (`thread` of mrd_enrol) sends the
+ * request, because it may block. While the request runs, only that thread may access this
+ * struct. */
 typedef struct {
     mrd_enrol_act act;
     /* `have` is true if a current certificate exists, `counts` if this certificate is valid and
@@ -52,8 +53,8 @@ struct mrd_enrol {
     task t;
     mrd_enrol_facts facts;
     uint64_t stamp;
-    /* `looked` is when the files were last checked, `next` the earliest time of the next
-     * attempt. */
+    /* `looked` is when the certificate, key and token files were last checked for changes. `next`
+     * is the earliest time of the next request for a certificate. */
     mrd_local_ns looked, next;
     unsigned failures;
     char lacks[MRD_WHY_MAX];

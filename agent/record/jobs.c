@@ -297,7 +297,8 @@ adopt(job *b, const mrd_jobid *id)
 {
     b->witness = MRD__JOB_WITNESS__WITNESS_HOOK;
     b->id = *id;
-    /* sends the request again, so that the aggregator learns that the hook confirms the job */
+    /* The request states who named the job. Send it again, so that the aggregator knows that the
+     * scheduler's hook confirms the job id that a process had stated. */
     b->state = JOB_ASKING;
     b->again = b->in_flight;
     b->ask_at = (mrd_local_ns){ 0 };

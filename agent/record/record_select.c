@@ -243,7 +243,8 @@ mrd_record_gate(const mrd_record *record, rec_process *process, const session *s
         if (gate->session == 0 || mrd_record_session_of(record, gate->session) == NULL)
             free_one = gate;
     }
-    if (free_one != NULL) /* there is always a free slot, because each session has one */
+    /* A free slot always exists, because `gates` has a slot for each possible session. */
+    if (free_one != NULL)
         mrd_step_gate_init(free_one, sess->st.id, sess->params.from_step);
     return free_one;
 }

@@ -129,7 +129,7 @@ struct mrd_spool {
     bool rebooted;
     bool holed;  /* used at open: records are missing before the record that is being read */
     bool behind; /* `behind` is set in at least one sequence */
-    bool going;  /* the file of counts contains sums for a segment that is to be removed */
+    bool going;  /* the file of counts has the sums of a segment that is about to be removed */
     /* the file of counts shows that the end of the segments was lost before the open */
     bool cut;
     segment *segments; /* in ascending order of their numbers */

@@ -25,9 +25,10 @@ typedef struct {
 } mrd_clock_report;
 
 /* Reads the clocks of the nodes in `only`, or of all nodes if `only` is empty, from a session's
- * directory. Uses the links between the aggregator's timelines that the merge of the whole session
- * saved. If there is no such file, computes the links from these nodes alone. Errors: NOTFOUND if
- * there is no node, and errors of mrd_node_clock_load. */
+ * directory. If the aggregator restarted on another machine or boot during the session, its clock
+ * has several timelines. The shifts between these timelines come from the file that the merge of
+ * the whole session saved. If there is no such file, they are computed from these nodes alone.
+ * Errors: NOTFOUND if there is no node, and errors of mrd_node_clock_load. */
 mrd_err mrd_clock_report_read(const char *session_dir, const mrd_strlist *only,
                               mrd_clock_report *ret_report, mrd_why *why);
 void mrd_clock_report_fini(mrd_clock_report *report);

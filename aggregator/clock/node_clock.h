@@ -91,7 +91,7 @@ typedef struct {
     /* number of checked packets that seem to arrive before they were sent, by the estimate without
      * its bound */
     uint64_t reversed;
-    mrd_dur_ns reversed_max; /* the most by which such a packet arrived too early, in ns */
+    mrd_dur_ns reversed_max; /* largest time by which a `reversed` packet seems to arrive early */
     /* number of checked packets that contradict even the estimate's error bound; must be 0 */
     uint64_t violations;
     mrd_absolute_use absolute[MRD_ABSOLUTES];

@@ -12,7 +12,8 @@
 
 /* maximum number of answers that wait for the kernel's transmit stamp; must be a power of two */
 #define PENDING 1024
-/* If a packet waited longer than this in the socket buffer, its kernel stamp is not used. */
+/* A kernel stamp (wall clock) is not used if it says that the packet waited longer than this in the
+ * socket buffer. No packet really waits for a second, so the wall clock was set after the stamp. */
 #define QUEUED_MAX MRD_SEC
 
 typedef struct {

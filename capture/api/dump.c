@@ -501,7 +501,9 @@ file_name(void)
     return dump.file;
 }
 
-/* Reopens the file that a dump of this process has closed, and seeks to its last line. */
+/* Reopens the JSON file that an earlier dump of this process completed. Seeks to the line that
+ * closes the array of events, so that more events overwrite this line. Returns NULL if the file is
+ * not unchanged. */
 static FILE *
 open_again(const char *path)
 {

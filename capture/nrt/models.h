@@ -9,15 +9,16 @@
 
 #define MRD_MODEL_HASH 65
 
-/* The call that loaded a model. Two loads by one thread do not overlap in time, so thread and times
- * identify the call. */
+/* The runtime call (such as nrt_load) that loaded a model. Two loads by one thread do not overlap
+ * in time, so thread and times identify the call. */
 typedef struct {
     int64_t thread_id; /* gettid() of the thread; 0 if the program itself reported the load */
     /* begin and end of the call, on the wall clock that the runtime's own events use */
     mrd_wall_ns from, to;
 } mrd_model_call;
 
-/* Like mrd_model_loaded (meridian.h), for a model that `call` loaded from memory. */
+/* Like mrd_model_loaded (meridian.h), for a model that a runtime call loaded from memory. `call`
+ * states the thread and the times of this call. */
 int mrd_model_loaded_by(uint64_t model_id, const void *data, uint64_t size, int32_t vnc,
                         int32_t vnc_count, const mrd_model_call *call);
 

@@ -74,7 +74,8 @@ fork_child(void)
 {
     pthread_mutex_init(&lock, NULL);
     runs = stopping = false;
-    (void) mrd_proc_set_asked(-1); /* the agent's request was for the parent, not for this child */
+    /* The agent requested events of the parent process, not of this child. */
+    (void) mrd_proc_set_asked(-1);
 }
 
 /* Starts the thread. The caller holds the lock. */

@@ -67,7 +67,7 @@ typedef enum {
     MRD_RING_LOST_DICT = 4,
     /* an event of the runtime's trace had too long a text for the ring */
     MRD_RING_LOST_BLOB = 5,
-    MRD_RING_LOST_SWITCHED = 6, /* capture was disabled after an error */
+    MRD_RING_LOST_SWITCHED = 6, /* the process stopped its capture after an error */
     /* a span began while its thread had too many open scopes, or no memory for another one */
     MRD_RING_LOST_DEEP = 7,
     MRD_RING_LOST_CAUSES = 8,
@@ -122,8 +122,8 @@ typedef struct {
  * first closes the call's slot in `ops`. Then it stores `outside`, `inside` and last `ended`, each
  * with release order. Calls inside another call are not counted separately. */
 typedef struct {
-    _Atomic uint64_t inside[MRD_RING_OPS]; /* in calls of the operation in ops[i], since it has
-                                            * this slot */
+    _Atomic uint64_t inside[MRD_RING_OPS]; /* ticks in calls of the operation in ops[i], since
+                                            * this operation has the slot i */
     _Atomic uint64_t outside;              /* between calls */
     _Atomic uint64_t ended;                /* end of the newest outermost call; 0 if none */
 } mrd_ring_ops_time;
@@ -181,7 +181,8 @@ typedef struct {
 
     /* Stored by the reader only. */
     _Alignas(64) _Atomic uint64_t tail; /* bytes of data ever consumed */
-    _Atomic uint64_t tail_check;        /* ~tail. The writer ignores `tail` unless both match. */
+    _Atomic uint64_t
+        tail_check; /* bitwise complement of `tail`; the writer ignores `tail` unless both match */
     /* 1 if the reader asks the workload to record nothing. Events are then not counted as lost. */
     _Atomic uint32_t pause;
     _Atomic uint32_t reader_pid; /* 0 if there is no reader */

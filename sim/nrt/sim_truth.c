@@ -76,7 +76,8 @@ void
 sim_truth_forked(void)
 {
     pthread_mutex_init(&truth_lock, NULL);
-    /* not closed, because that would write the parent's buffered lines twice */
+    /* The child must not close the file, because that would write the parent's buffered lines a
+     * second time. */
     truth = NULL;
 }
 

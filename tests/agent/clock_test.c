@@ -1,6 +1,6 @@
-/* The transports of time probes: UDP, a separate connection if UDP is blocked, and heartbeats if
- * neither works. Packets are real, on the loopback interface. Both ends read one clock, so the true
- * offset is the constant that the test chose. */
+/* Tests the transports of clock probes: UDP, a separate connection if UDP is blocked, and
+ * heartbeats if neither works. Packets are real, on the loopback interface. Both ends read the same
+ * clock, so the true offset is the constant that the test chose. */
 #include "tests/check.h"
 #include "tests/wait.h"
 

@@ -22,7 +22,7 @@ typedef struct {
 } tiny_state;
 
 static tiny_state tiny;
-static char calls[1024]; /* the calls in order, each turn once */
+static char calls[1024]; /* names of the collector's functions in the order of their calls */
 static bool fail_start, refuse_session, slow;
 
 static void
@@ -62,8 +62,7 @@ start_tiny(void *self, mrd_why *why)
     return MRD_OK;
 }
 
-/* The collector `tiny`. Of each four events it delivers two, loses one and keeps one until it
- * ends. */
+/* The collector `tiny`. It delivers two of each four events, loses one and keeps one until it ends. */
 static void
 step_tiny(void *self, mrd_local_ns now)
 {
@@ -72,7 +71,7 @@ step_tiny(void *self, mrd_local_ns now)
     int64_t until = slow ? now.ns + 2 * MRD_COLLECTOR_TURN_NS : 0;
 
     called("turn");
-    while (mrd_local_now().ns < until) /* a collector that exceeds its time */
+    while (mrd_local_now().ns < until) /* imitates a collector that exceeds its time limit */
         ;
     if (t->given >= GIVEN)
         return;

@@ -231,7 +231,8 @@ TEST(a_folder_that_is_another_users_is_left_to_its_owner)
     mrd_drain_close(p);
 }
 
-/* The ring of another user in such a directory is refused too. */
+/* A directory belongs to one user and has a ring of another user. The agent must refuse this
+ * ring. */
 TEST(a_ring_of_another_than_its_folders_owner_is_left)
 {
     enum { OWNER = 4501, OTHER = 4502 };

@@ -1,5 +1,7 @@
-/* The clock readings that are sent with a batch must place its timestamps correctly. This must hold
- * if the wall clock was set before the batch was closed and many readings were taken since. */
+/* Tests the cross-readings of the agent (the wall clock and CLOCK_MONOTONIC_RAW, read together).
+ * The reader of a batch converts its wall clock stamps to RAW with the readings that the agent
+ * sends with the batch. The results must be right even if the wall clock was set before the batch
+ * was closed. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -13,9 +15,10 @@
 
 #define HOUR (3600 * MRD_SEC)
 
-/* the first offset is added to the wall clock only, the second one to both clocks */
+/* `wall_off` is added to the wall clock only, `past` to all clocks; both in ns */
 static int64_t wall_off, past;
-static int64_t (*drawn)(clockid_t id); /* replaces all clocks if a test has its own */
+/* a test's own clocks, which replace the clocks of the system; NULL means none */
+static int64_t (*drawn)(clockid_t id);
 
 int
 clock_gettime(clockid_t id, struct timespec *ts)
@@ -77,8 +80,9 @@ readings_of_batch(mrd_drain *p, int64_t opened)
     return t;
 }
 
-/* The clock is ahead for three seconds. A batch is opened in that time and closed after `others`
- * further batches. */
+/* The wall clock is an hour ahead for three seconds. A batch is opened in that time, and closed
+ * after 0 to 5,000 further batches. A stamp taken when the batch was opened must still be converted
+ * to the right RAW time. */
 TEST(a_stamp_of_before_a_step_is_placed)
 {
     static const int others[] = { 0, 3, 4, 100, 5000 };
@@ -104,7 +108,7 @@ TEST(a_stamp_of_before_a_step_is_placed)
             mrd_drain_cross(p);
         }
         t = readings_of_batch(p, opened);
-        CHECK(t.n < 12); /* not all readings that exist */
+        CHECK(t.n < 12); /* the batch gets only the readings that it needs */
         place = mrd_cross_table_find(&t, wall, 0, t.v[t.n - 1].raw.ns);
         off = place.raw.ns - opened;
         snprintf(row, sizeof(row), "%d batches since: off by %" PRId64 " ns, said to be %" PRId64,
@@ -116,7 +120,7 @@ TEST(a_stamp_of_before_a_step_is_placed)
     }
 }
 
-/* A clock that is set permanently does not grow the table beyond its limit. */
+/* If the wall clock is set again every second, the agent keeps at most 1,024 readings. */
 TEST(a_clock_that_is_set_all_the_time)
 {
     mrd_drain *p = open_drain();
@@ -159,8 +163,9 @@ node_clock(clockid_t id)
     return id == CLOCK_REALTIME ? (int64_t) (node.wall / 1000000000) : node.raw;
 }
 
-/* Moves the clock away and back, in steps or by slewing, so that readings ten seconds apart would
- * not show it. */
+/* Disturbs the node's wall clock. Kind 0 sets it by *left, or back. Kind 1 slews it for at most 2
+ * s. Kind 2 changes its rate. Disturbances follow each other about every second, so an agent that
+ * reads the clocks only every 10 s would miss most of them. */
 static void
 disturb(int kind, int64_t *left)
 {
@@ -174,7 +179,9 @@ disturb(int kind, int64_t *left)
         node.wall += (__int128) *left * 1000000000;
     } else if (kind == 1) {
         bool fast =
-            rng_next(&node.r) % 2 == 0; /* at the kernel's maximum rate, or by the tick length */
+            /* fast: by the tick length, at most 8 %. Otherwise at most 450 ppm, near the kernel's
+             * limit. */
+            rng_next(&node.r) % 2 == 0;
         uint64_t most = fast ? 80000000 : 450000, length = fast ? 50 * MRD_MS : 2 * MRD_SEC;
 
         node.slew_until = node.raw + (int64_t) (rng_next(&node.r) % length);
@@ -183,6 +190,9 @@ disturb(int kind, int64_t *left)
         node.ppb = (int64_t) (rng_next(&node.r) % 40000) - 20000;
 }
 
+/* Stamps of a disturbed wall clock are converted to RAW with the readings of all batches. Each
+ * error must be within the stated possible error. If the clock is undisturbed, nearly all possible
+ * errors must be below 10 us. */
 TEST(a_clock_that_goes_away_and_comes_back_is_followed)
 {
     enum { STAMPS = 64 };
@@ -193,7 +203,8 @@ TEST(a_clock_that_goes_away_and_comes_back_is_followed)
         mrd_drain *p;
         mrd_cross_table t = { 0 };
         int64_t walls[STAMPS] = { 0 }, raws[STAMPS] = { 0 }, opened, left = 0;
-        int kind = round % 4, n = 0; /* 3: the clock is never set */
+        /* kinds 0 to 2 as in disturb(); with kind 3 the clock is undisturbed */
+        int kind = round % 4, n = 0;
 
         p = open_drain();
         memset(&node, 0, sizeof(node));
@@ -218,7 +229,7 @@ TEST(a_clock_that_goes_away_and_comes_back_is_followed)
                 disturb(kind, &left);
             pass((int64_t) (rng_next(&node.r) % (uint64_t) (10 * MRD_MS)));
             mrd_drain_step(p);
-            if (turn % 20 == 19) { /* 200 ms */
+            if (turn % 20 == 19) { /* the agent closes a batch about every 200 ms */
                 close_batch(p, opened, &t);
                 opened = node.raw;
             }

@@ -20,7 +20,7 @@ typedef struct {
     bool wait;
 } span;
 
-/* One core: executions one after the other, and collectives that may overlap each other, cross the
+/* One core: consecutive executions, and collectives that may overlap each other, cross the
  * borders of executions and lie outside of them. */
 typedef struct {
     span v[600];
@@ -135,7 +135,7 @@ TEST(random_streams_give_the_difference_of_intervals)
 }
 
 /* Within one execution the order in which events arrive does not matter. All events of an execution
- * must arrive before those of the next one. */
+ * must arrive before the events of the next execution. */
 TEST(the_order_inside_an_execution_does_not_matter)
 {
     uint64_t rng = test_seed() * 0x9e3779b97f4a7c15u + 1;
@@ -186,7 +186,7 @@ TEST(executions_with_lost_events_do_not_count)
         step(device, i++);
     CHECK_INT(mrd_device_time_take(device, &executions), 9 * 6);
     CHECK_INT(executions, 9);
-    /* the last collective of execution 9 may be missing, and any of execution 10 */
+    /* Events are lost after execution 9 was added. The collectives of executions 9 and 10 may be among them, so both executions do not count. */
     mrd_device_time_lost(device);
     mrd_device_time_add(device, 1, false, (mrd_ev_ns){ i++ * 10 }, 10);
     for (; i < 20; i++)

@@ -1,5 +1,5 @@
-/* Captures that sessions request from the runtimes (agent/neuron/devprof.h): the status of each
- * session, for any number of sessions, and requests that the process could not read. */
+/* Tests the captures that sessions request from the runtimes (agent/neuron/devprof.h): the status
+ * of each session, for any number of sessions, and requests that a process could not read. */
 #include "agent/neuron/devprof.h"
 
 #include <stdio.h>
@@ -139,7 +139,8 @@ results(const fixture *f, uint64_t session, size_t *ret_written)
     return n;
 }
 
-/* A second session begins within a minute after the first, on a node with many cores. */
+/* Several sessions follow each other within a minute, on a node with many cores. The results of
+ * each session must be kept, up to MRD_DEVPROF_RESULTS per session. */
 TEST(each_session_has_room_for_its_own_answers)
 {
     size_t written;
@@ -165,8 +166,8 @@ TEST(each_session_has_room_for_its_own_answers)
     tear_down(&f);
 }
 
-/* Many sessions begin and end during a long session. The agent still knows when the newest file of
- * the long session came. */
+/* Many sessions begin and end during a long session. Their results must not replace the time at
+ * which the newest device profile of the long session was written. */
 TEST(when_the_newest_file_came_stays_known_of_a_long_session)
 {
     int64_t since;

@@ -197,7 +197,7 @@ TEST(unwanted_rings_are_read_rarely)
     mrd_drain *p = open_drain(&h, false);
     maker *m = my_ring(7, 1 << 16);
     uint32_t name = make_text(m, "step");
-    int64_t sum[2] = { 0 }; /* sums of the times until the next read: [0] wanted, [1] unwanted */
+    int64_t sum[2] = { 0 }; /* sum of waits until the next read: [0] if wanted, [1] if unwanted */
 
     for (int i = 0; i < 32; i++) {
         make_span(m, name, mrd_local_now().ns, 1);
@@ -281,8 +281,8 @@ TEST(draining_is_fair)
         now += MRD_SEC; /* later than any poll interval, so the ring is read now */
         while (mrd_drain_wait_ns(p) > 0)
             ;
-        CHECK(mrd_drain_step(p) > 0); /* fewer than the budget if its time was up */
-        /* calm rings of earlier, shortened turns are included */
+        CHECK(mrd_drain_step(p) > 0); /* fewer than the budget if the step's time is over */
+        /* The calm rings that earlier, shortened steps did not reach are read now, too. */
         CHECK(h.n[MRD_SPAN] - before <= 8192 + 4 * 50);
     }
     mrd_drain_finish(p);
@@ -446,7 +446,7 @@ TEST(a_ring_that_names_somebody_else_is_refused)
     m = my_ring(1, 1 << 16);
     CHECK(chown(m->path, 12345, 12345) == 0);
     make_span(m, make_text(m, "s"), mrd_local_now().ns, 1);
-    make_free(m); /* unmapped, because a ring that a process maps belongs to that process */
+    make_free(m); /* unmaps the ring, because a ring belongs to the process that maps it */
     step_all(p);
     mrd_drain_counts(p, &c);
     CHECK_INT(c.rings, 0);
@@ -659,7 +659,7 @@ TEST(rings_that_are_not_read_are_counted_by_their_reason)
     for (int look = 0; look < 3; look++)
         mrd_drain_finish(p); /* looks everywhere */
     mrd_drain_get_unread(p, n);
-    CHECK_INT(n[MRD_UNREAD_BEYOND], 24 - 10); /* half of them, because other users are present */
+    CHECK_INT(n[MRD_UNREAD_BEYOND], 24 - 10); /* other users have rings, so only half are opened */
     CHECK_INT(n[MRD_UNREAD_HELD], 1);
     CHECK_INT(n[MRD_UNREAD_OTHER_BOOT], 1);
     mrd_ring_close(other);
@@ -797,7 +797,7 @@ TEST(what_a_thread_left_open_is_given_while_its_process_goes_on)
     for (int order = 0; order < 64 && (order < 2 || until_last == 0); order++) {
         received h = { 0 };
         int64_t now = mrd_local_now().ns,
-                long_ago = now / 2; /* after the boot, however recent that was */
+                long_ago = now / 2; /* after the boot, because RAW begins at the boot */
         int64_t last = long_ago + 7 * MRD_SEC;
         mrd_drain *p = open_drain(&h, false);
         maker *m[3] = { NULL };

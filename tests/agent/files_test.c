@@ -51,7 +51,7 @@ TEST(a_file_is_shipped_when_it_stands_still)
         run_ms(w, 15);
     }
     CHECK_INT(w->g.announces, 0);
-    run_ms(w, 80); /* it does not change, but is open for writing */
+    run_ms(w, 80); /* the file does not change, but a process has it open for writing */
     if (getuid() == 0)
         CHECK_INT(w->g.announces, 0);
     close(fd);
@@ -298,7 +298,8 @@ name_directory(world *w, const char *path, bool captures)
     CHECK_ERR("name", mrd_files_watch(w->f, &place), MRD_OK);
 }
 
-/* The runtime creates its directory once and writes into it until the capture ends. */
+/* The runtime creates its directory once and writes into it until the capture ends. The agent must
+ * not drop or remove the directory before that. */
 TEST(folders_stay_while_a_capture_is_open)
 {
     enum { IT_IS_SAID, PROCESS_ENDS, BEGAN_UNDER_ANOTHER_AGENT, WAYS };
@@ -354,7 +355,7 @@ TEST(hundreds_of_files_are_named_one_by_one)
     TEST_UNTIL((step(w), w->finished >= NAMED));
     mrd_files_get_stats(w->f, &st);
     CHECK(st.found == NAMED && st.failed == 0);
-    /* There is a limit, and files above it are reported. */
+    /* The number of named files is limited, and files above the limit are reported. */
     for (int i = 0; i < MORE; i++) {
         snprintf(name, sizeof(name), "more_%d.neff", i);
         CHECK_ERR(name, mrd_files_watch(w->f, &place), MRD_OK);

@@ -28,7 +28,9 @@ TEST(versions_that_were_replaced_are_counted)
 {
     static const struct {
         const char *name;
-        int first_by, n, n_by; /* from each version to the next */
+        /* The first version has `n` numbers from 100000 on. From each version to the next, the first
+         * number grows by first_by, and the count by n_by. */
+        int first_by, n, n_by;
         bool rename_it;
         unsigned versions;
         int padding;
@@ -135,7 +137,7 @@ rename_in(const char *from, const char *to)
     CHECK(rename(a, b) == 0);
 }
 
-/* Removes what an earlier row left. */
+/* Removes the files that an earlier row of the test's table left in the directory. */
 static void
 empty(void)
 {

@@ -1,5 +1,5 @@
-/* Determines the owner of a ring, with real users and pid namespaces. Rings with contradictory
- * identities are kept apart or refused. */
+/* Tests how the agent determines the owner of a ring, with real users and pid namespaces. Rings
+ * with contradictory identities must be kept apart or refused. */
 #include "tests/agent/ring_make.h"
 
 #include <sched.h>
@@ -233,7 +233,7 @@ TEST(nobody_speaks_for_the_dead)
         CHECK(h.pid > PIDS_MAX);
         CHECK_INT(h.container_pid, i % 2 == 0 ? seen : unseen);
     }
-    h.events = 0; /* an honest process that exited before it was seen */
+    h.events = 0; /* next case: an honest process that exited before the agent found its ring */
     m = forge(ATTACKER, make_dead_pid(&start[0]), start[0], 0);
     mrd_drain_finish(h.p);
     CHECK_INT(h.events, 1);
@@ -241,8 +241,9 @@ TEST(nobody_speaks_for_the_dead)
     mrd_drain_close(h.p);
 }
 
-/* A ring from inside a pid namespace, with the identity there, and with the claimed identity of a
- * process outside. */
+/* An attacker in its own pid namespace is pid 1 there. Its ring states pid 1 with the attacker's
+ * namespace, or claims the namespace of this test. In neither case may the agent believe that the
+ * ring belongs to pid 1 of the node, a process of root. */
 TEST(a_namespace_is_no_cloak)
 {
     static const struct {
@@ -264,7 +265,8 @@ TEST(a_namespace_is_no_cloak)
         if ((outer = fork()) == 0) {
             if (unshare(CLONE_NEWPID) != 0)
                 _exit(77);
-            if (fork() == 0) { /* pid 1 of its namespace; it maps its ring, as any workload does */
+            /* this child is pid 1 of its namespace and maps its ring, as any workload does */
+            if (fork() == 0) {
                 maker *m = make_ring(dir, 1, make_start_ticks(1), (int) i + 1, 1 << 16);
 
                 if (rows[i].lie)
@@ -284,7 +286,8 @@ TEST(a_namespace_is_no_cloak)
             SKIP("no pid namespaces here");
         open_drain();
         mrd_drain_finish(h.p);
-        /* /proc of this test belongs to the node: pid 1 is the first process of root */
+        /* The ring states pid 1, its pid in its own namespace. In the /proc of the node, pid 1 is
+         * the init process of root, and must not be taken as the owner of the ring. */
         CHECK_ROW(rows[i].row, h.pid != 1);
         mrd_drain_close(h.p);
         kill(outer, SIGKILL);

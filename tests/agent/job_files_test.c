@@ -14,7 +14,7 @@
 typedef struct {
     mrd_job_files *files;
     size_t begun, changed, ended;
-    bool refuses; /* like an agent that has reached its limit of jobs */
+    bool refuses; /* the callback refuses new jobs, like an agent at its limit of jobs */
 } listener;
 
 static void *
@@ -26,7 +26,7 @@ begin(void *self, const mrd_job_told *told, mrd_local_ns now)
     (void) now;
     if (l->refuses)
         return NULL;
-    /* reading without a change of the directory changes nothing */
+    /* a call inside the callback must not change anything, because the directory is unchanged */
     mrd_job_files_step(l->files, mrd_local_now(), true);
     l->begun++;
     return l;
@@ -117,7 +117,7 @@ TEST(the_hook_corrects_what_processes_say)
         mrd_jobid_parse(&id.jobid, mrd_str_of(rows[i].says));
         CHECK(mrd_jobid_set(&id.jobid, MRD_STR("uid"), mrd_str_of(rows[i].uid)));
         snprintf(id.job, sizeof(id.job), "%s", rows[i].job);
-        mrd_job_files_correct(l.files, &id); /* the first one causes a read of the directory */
+        mrd_job_files_correct(l.files, &id); /* the first call reads the directory */
         CHECK_ROW(rows[i].what, strcmp(id.jobid.text, rows[i].text) == 0);
         CHECK_ROW(rows[i].what, strcmp(id.job, rows[i].left) == 0);
     }
@@ -144,7 +144,8 @@ TEST(each_job_ends_once)
     put("1", "job=1\nuid=5\npartition=main\n");
     mrd_job_files_step(l.files, (mrd_local_ns){ now }, true);
     CHECK(l.begun == 2 && l.ended == 1);
-    put("1", "job=1\nuid=5\nrestart=1\n"); /* a step adds to it: another run */
+    /* The key `restart` is added, so the file describes another run of the job. */
+    put("1", "job=1\nuid=5\nrestart=1\n");
     mrd_job_files_step(l.files, (mrd_local_ns){ now }, true);
     CHECK(l.begun == 3 && l.ended == 2);
     l.refuses = true;

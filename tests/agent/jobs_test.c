@@ -33,9 +33,10 @@ typedef struct {
     } sent[SENT_MAX];
     size_t n_sent;
     bool link_down;
-    uint64_t went, stopped; /* sessions */
+    /* ids of the sessions that the node last began and stopped; 0 if none */
+    uint64_t went, stopped;
     int64_t from_ns, until_ns;
-    mrd_job_times times; /* of the last go */
+    mrd_job_times times; /* times of the job for which a session last began */
     bool go_fails;
 } node;
 
@@ -95,7 +96,7 @@ node_open(void)
     snprintf(n->dir, sizeof(n->dir), "%s/jobs", test_tmp());
     MRD_ASSERT(mkdir(n->dir, 0755) == 0);
     MRD_ASSERT(mrd_drain_open(&d, &n->drain, NULL) == MRD_OK);
-    (void) mrd_drain_step(n->drain); /* its clocks are read */
+    (void) mrd_drain_step(n->drain); /* reads the clocks of the node once */
     o.dir = n->dir;
     o.drain = n->drain;
     MRD_ASSERT(mrd_jobs_open(&o, &n->jobs, NULL) == MRD_OK);
@@ -142,7 +143,8 @@ pass(node *n, int64_t ns)
     CHECK(mrd_jobs_next_ns(n->jobs).ns > n->now); /* otherwise the agent's loop would spin */
 }
 
-/* Answers request `at`. `session` 0 grants none, and `err` refuses. */
+/* Answers request `at`. If `session` is 0, the job gets no session. `err` is the reason of a
+ * refusal. */
 static void
 reply(node *n, size_t at, mrd_err err, uint64_t session, uint32_t retry_ms)
 {
@@ -191,7 +193,8 @@ TEST(a_job_is_recorded_from_its_file_to_the_files_end)
     CHECK_TEXT(n->sent[0].request, "recorder,keep=1min");
     CHECK_TEXT(n->sent[0].owner, "ab");
     CHECK(strstr(n->sent[0].identity, "job=4711") != NULL);
-    CHECK(strstr(n->sent[0].identity, "request") == NULL); /* only for the agent */
+    /* request= is for the agent and is not part of the job's identity */
+    CHECK(strstr(n->sent[0].identity, "request") == NULL);
     CHECK(strstr(n->sent[0].identity, "owner_key") == NULL);
     reply(n, 0, MRD_OK, 9, 0);
     CHECK_INT(n->went, 9);
@@ -200,7 +203,7 @@ TEST(a_job_is_recorded_from_its_file_to_the_files_end)
     CHECK(n->n_sent == 1 && n->stopped == 0);
 
     take_away(n, "4711");
-    pass(n, 200 * MRD_MS); /* its last rings may not be found yet */
+    pass(n, 200 * MRD_MS); /* the job has no end yet, because its last rings may not be found yet */
     pass(n, 500 * MRD_MS);
     CHECK_INT(n->stopped, 0);
     pass(n, 2 * MRD_SEC);
@@ -210,7 +213,8 @@ TEST(a_job_is_recorded_from_its_file_to_the_files_end)
     reply(n, 1, MRD_OK, 0, 0);
     pass(n, 30 * MRD_SEC);
     CHECK(n->n_sent == 2 && mrd_jobs_count(n->jobs) == 1);
-    mrd_jobs_welcome(n->jobs); /* may be another aggregator: the end is reported again */
+    /* the agent connected again. It may be another aggregator, so the end is reported again. */
+    mrd_jobs_welcome(n->jobs);
     pass(n, MRD_SEC);
     REQUIRE(n->n_sent == 3);
     CHECK(n->sent[2].ends);
@@ -264,7 +268,9 @@ process_of_job(const char *job)
     return p;
 }
 
-/* Imitates a pod in which the container restarts ten seconds after it failed. */
+/* Imitates a pod whose container fails and restarts. The processes of the restarted container are a
+ * new run of the job. The agent requests a new session for it, and repeats the request until the
+ * first session has ended. */
 TEST(processes_that_come_after_the_end_of_a_job_without_a_file_are_its_next_run)
 {
     node *n = node_open();
@@ -285,10 +291,12 @@ TEST(processes_that_come_after_the_end_of_a_job_without_a_file_are_its_next_run)
 
     process(n, second, false);
     pass(n, MRD_SEC);
-    CHECK_INT(n->n_sent, 2); /* the aggregator has not ended the job's session yet */
+    /* The agent waits before it sends the request of the job's next run, because the aggregator may
+     * not have ended the session of the previous run yet. */
+    CHECK_INT(n->n_sent, 2);
     pass(n, 8 * MRD_SEC);
     REQUIRE(n->n_sent == 3 && !n->sent[2].ends);
-    reply(n, 2, MRD_STATE, 0, 0); /* nor now */
+    reply(n, 2, MRD_STATE, 0, 0); /* the session of the previous run has still not ended */
     pass(n, 5 * MRD_SEC);
     REQUIRE(n->n_sent == 4 && !n->sent[3].ends);
     reply(n, 3, MRD_OK, 4, 0);
@@ -363,14 +371,16 @@ TEST(an_unanswered_question_is_asked_again_and_no_sooner)
     CHECK_INT(n->n_sent, 0);
     pass(n, 20 * MRD_MS);
     CHECK_INT(n->n_sent, 1);
-    pass(n, 10 * MRD_SEC); /* it is under way */
+    pass(n, 10 * MRD_SEC); /* the request is not repeated while its answer may still come */
     CHECK_INT(n->n_sent, 1);
-    mrd_jobs_answer(n->jobs, n->sent[0].tag, NULL); /* it was lost */
+    /* the transport reports that the request was lost, so it is repeated */
+    mrd_jobs_answer(n->jobs, n->sent[0].tag, NULL);
     pass(n, 0);
     CHECK_INT(n->n_sent, 2);
     CHECK(n->sent[1].tag == n->sent[0].tag);
     n->now = mrd_local_now().ns;
-    reply(n, 1, MRD_OK, 0, 700); /* not decided yet */
+    /* the aggregator has not decided yet; the agent must ask again after 700 ms */
+    reply(n, 1, MRD_OK, 0, 700);
     pass(n, 500 * MRD_MS);
     CHECK_INT(n->n_sent, 2);
     pass(n, 60 * MRD_SEC);
@@ -454,7 +464,7 @@ TEST(the_limit_of_the_node_itself_is_not_the_last_word)
     CHECK_INT(n->went, 0);
     pass(n, 500 * MRD_MS);
     CHECK_INT(n->n_sent, 1);
-    take_away(n, "1"); /* it ends meanwhile */
+    take_away(n, "1"); /* the job ends while its request waits */
     pass(n, 10 * MRD_SEC);
     REQUIRE(n->n_sent == 2 && !n->sent[1].ends);
     n->go_fails = false;
@@ -479,7 +489,8 @@ TEST(a_session_that_could_not_begin_is_ended)
     take_away(n, "1");
     n->link_down = true;
     pass(n, MRD_SEC);
-    pass(n, 62 * MRD_SEC); /* its rings no longer wait, and no aggregator is connected */
+    /* After this time the agent no longer keeps the job's rings unread for a session. */
+    pass(n, 62 * MRD_SEC);
     CHECK_INT(mrd_jobs_left(n->jobs), 1);
     CHECK_INT(mrd_jobs_count(n->jobs), 1);
     n->link_down = false;
@@ -492,7 +503,8 @@ TEST(a_session_that_could_not_begin_is_ended)
 }
 
 /* Jobs begin and end while the agent has no connection to the aggregator. If the outage is shorter
- * than a minute, the jobs are still recorded. Otherwise they are reported and counted as lost. */
+ * than a minute, sessions for the jobs are still requested. Otherwise the jobs are reported and
+ * counted (mrd_jobs_left). */
 TEST(jobs_that_ended_while_the_aggregator_was_away)
 {
     for (int64_t away = 20; away <= 70; away += 25) {
@@ -533,7 +545,7 @@ TEST(a_job_that_does_not_ask_is_mentioned_every_few_seconds)
     /* a step of the job requests a session, so it is not lost */
     put(n, "1", "job=1\nuid=5\nrequest=stream\n", 0644);
     pass(n, 200 * MRD_MS);
-    reply(n, 1, MRD_CANCELLED, 0, 0); /* to the question before */
+    reply(n, 1, MRD_CANCELLED, 0, 0); /* the answer to the earlier request */
     pass(n, MRD_SEC);
     REQUIRE(n->n_sent >= 3);
     CHECK_TEXT(n->sent[n->n_sent - 1].request, "stream");
@@ -721,7 +733,7 @@ TEST(what_others_can_write_is_not_believed)
     put(n, "group", "job=1\nuid=5\nrequest=stream\n", 0664);
     put(n, "world", "job=2\nuid=5\nrequest=stream\n", 0646);
     put(n, "nobody", "job=3\nrequest=stream\n", 0644);  /* without a user */
-    put(n, "nothing", "uid=5\nrequest=stream\n", 0644); /* which? */
+    put(n, "nothing", "uid=5\nrequest=stream\n", 0644); /* the file does not name a job */
     put(n, "number", "job=4\nuid=x\nrequest=stream\n", 0644);
     pass(n, 0);
     CHECK(n->n_sent == 0 && mrd_jobs_count(n->jobs) == 0);

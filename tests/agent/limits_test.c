@@ -53,8 +53,9 @@ check_session(const mrd_record_status *st)
     CHECK_INT(gaps, dropped);
 }
 
-/* A window needs more than the memory could hold. The missing events are lost in that window, with
- * number and time. Events outside all windows are not counted as lost. */
+/* A trigger requests a window of time for which the flight recorder had too little memory. The
+ * missing events must be counted as lost in this window, with their number and times. Events
+ * outside all windows must not count as lost. */
 TEST(a_window_misses_what_the_recorder_had_no_memory_for)
 {
     enum { PARTS = 40, EACH = 200 };
@@ -68,7 +69,7 @@ TEST(a_window_misses_what_the_recorder_had_no_memory_for)
     int64_t at[PARTS * EACH + 1], from = 0, first = 0;
     mrd_record *r;
 
-    o.recorder_bytes = 12 << 10; /* a part takes 1.5 KiB */
+    o.recorder_bytes = 12 << 10; /* the events of one round of the loop below take 1.5 KiB */
     fake_aggregator_init(&g);
     REQUIRE((a = open_agent(&o, fake_link(&g, &faults, 4))) != NULL);
     r = mrd_agent_borrow_record(a);
@@ -97,7 +98,7 @@ TEST(a_window_misses_what_the_recorder_had_no_memory_for)
         mrd_record_flush(r);
         mrd_agent_step(a, 0);
         if (part == 2)
-            from = at[part * EACH + 1]; /* the window excludes the first two */
+            from = at[part * EACH + 1]; /* the window begins with the third round */
     }
     mrd_record_get(r, 0, &st);
     CHECK(st.drops[MRD_DROP_WINDOW].count > 4 * EACH);
@@ -237,7 +238,7 @@ TEST(a_flood_of_notices_is_not_a_flood_of_lines)
         while (mrd_local_now().ns < until);
     }
     mrd_agent_counters(a, &c);
-    CHECK_INT(c.drain.events, 2000); /* sessions would have received all of them */
+    CHECK_INT(c.drain.events, 2000); /* only the log is limited; sessions receive all notices */
     CHECK(pread(fd, log, sizeof(log) - 1, 0) > 0);
     for (const char *p = log; (p = strstr(p, "AGT-NOTICE ")) != NULL; p++)
         lines++;

@@ -45,7 +45,7 @@ static const row rows[] = {
       .insecure = true,
       .want = MRD_INVALID,
       .says = "write tls+tcp://" },
-    /* Certificates that the agent obtains itself. */
+    /* With a token and a spool, the agent requests its own certificate, so none must be named. */
     { .url = "tls+tcp://10.0.0.7:7770", .ca = "ca.pem", .token = "t", .spool = "/s" },
     { .url = "tls+tcp://10.0.0.7:7770", .ca = "ca.pem", .token = "t", .cert = "c", .key = "k" },
     { .url = "tls+tcp://10.0.0.7:7770", .ca = "c", .server = "https://h:1///", .spool = "/s" },

@@ -76,8 +76,8 @@ start_child(int *ret_fd, const mrd_agent_options *o, bool first)
     return pid;
 }
 
-/* Writes one half of a span. Its id is in the record, as the API writes it. The duration shows that
- * the right halves were joined. */
+/* Writes the BEGIN or END record of the span with this id to the ring. The span is `id` us long, so
+ * its duration shows whether the right records were joined. */
 static bool
 half(maker *m, uint32_t name, int id, bool begin, int64_t t0)
 {
@@ -435,7 +435,7 @@ TEST(without_a_place_to_keep_it_an_open_span_is_counted)
  * be output as unfinished. */
 TEST(what_was_open_of_a_process_that_died_meanwhile_is_unfinished)
 {
-    for (int ring = 0; ring < 2; ring++) { /* its ring still exists, or was removed */
+    for (int ring = 0; ring < 2; ring++) { /* 1: the ring of the dead process still exists */
         received h = { 0 };
         int64_t before = mrd_local_now().ns;
         int pid = fork();
@@ -501,7 +501,7 @@ TEST(a_file_that_does_not_fit_is_left)
             NULL, 0);
         mrd_drain_finish(p);
         check_equation(p);
-        CHECK_ROW(rows[i], h.spans == 0); /* it still waits for its start */
+        CHECK_ROW(rows[i], h.spans == 0); /* the end of the span still waits for the span's start */
         mrd_drain_close(p);
         unlink(m->path);
         unlink(path);

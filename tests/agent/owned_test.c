@@ -196,7 +196,7 @@ TEST(in_the_operators_folder_links_to_files_of_others_are_not_taken)
         mrd_why why;
         const char *text = taken(root, &any, rows[i].dir, rows[i].file, &why);
 
-        if (i == 1) /* its first name is in the owner's directory, so it is allowed */
+        if (i == 1) /* the link's first component is in the owner's directory, so it is allowed */
             CHECK_ROW(rows[i].name, text != NULL && strcmp(text, "secret") == 0);
         else
             CHECK_ROW(rows[i].name, (text == NULL) == (rows[i].text == NULL));

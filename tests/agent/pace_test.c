@@ -1,4 +1,4 @@
-/* When probes are sent, in simulated time. */
+/* Tests when an agent sends clock probes, in simulated time. */
 #include "tests/check.h"
 
 #include "agent/clock/probe_pace.h"
@@ -58,7 +58,7 @@ TEST(fast_ends_after_a_minute_however_often_it_is_asked_for)
     for (int minute = 0; minute < 3; minute++) {
         int64_t end = at + 60 * MRD_SEC;
 
-        if (minute == 2) /* the bound was narrow for a moment */
+        if (minute == 2) /* the clock's bound was narrow for a moment */
             mrd_probe_pace_set(&p, MRD_PACE_RUN, (mrd_local_ns){ at });
         while (at < end) {
             mrd_probe_pace_set(&p, MRD_PACE_FAST, (mrd_local_ns){ at });

@@ -1,4 +1,5 @@
-/* The pace of a process, against the truth of a simulated thread. */
+/* Tests the pace of a process, that is, how long it spends in its operations and between them
+ * (agent/hang/pace.h). The expected values come from a simulated thread. */
 #include "agent/hang/pace.h"
 #include "tests/check.h"
 #include "tests/seed.h"
@@ -21,7 +22,7 @@ typedef struct {
     mrd_dur_ns now;
     int open; /* index of the open call's operation, or -1 */
     uint64_t calls[OPS];
-    /* The truth at the begin of the newest call of each operation. */
+    /* expected values at the begin of the newest call of each operation */
     mrd_dur_ns at[OPS], outside_at[OPS], inside_at[OPS][OPS];
     uint64_t entered_at[OPS][OPS];
 } sim;
@@ -181,8 +182,8 @@ some(rig *r, mrd_dur_ns most)
     return 1 + (mrd_dur_ns) draw(&r->rng, (uint64_t) most);
 }
 
-/* Random steps of many lengths: every pace is exactly what the thread had done at the begin of the
- * call, and a pace comes about every 2 s or every step. */
+/* Steps have random lengths. Each pace must be exactly what the thread had done at the begin of the
+ * call. A pace must appear about every 2 s, or in every step if steps are longer. */
 TEST(paces_are_exact)
 {
     for (uint64_t seed = test_seed(); seed < test_seed() + 40; seed++) {
@@ -209,7 +210,7 @@ TEST(paces_are_exact)
     }
 }
 
-/* The ring's counts of calls wrap around at 2^32. Those of the pace do not. */
+/* The ring's counts of calls wrap around at 2^32. The counts of the pace do not. */
 TEST(counts_do_not_wrap_around)
 {
     rig r;
@@ -224,8 +225,9 @@ TEST(counts_do_not_wrap_around)
     CHECK_INT(r.none, 0);
 }
 
-/* Steps as long as the mean interval of looks, with an execution of a hundredth of it: equal
- * intervals would not find it, irregular ones do. */
+/* A step lasts for the mean interval at which the agent looks, and an execution takes a
+ * hundredth of a step. At equal intervals the agent would always miss the execution. At irregular
+ * ones it sees some of them. */
 TEST(short_executions_are_found)
 {
     rig r;
@@ -239,8 +241,9 @@ TEST(short_executions_are_found)
     CHECK_INT(r.none, 0);
 }
 
-/* The leading operation: an execution even if a barrier is entered more often. Of two models with
- * equal numbers, the one with the smaller group. A copy that is called very often is no step. */
+/* The agent chooses the operation that marks the steps. An execution is preferred to a barrier,
+ * even if the barrier is entered more often. Of two models that are executed equally often, the one
+ * with the smaller group is chosen. A copy is never chosen, even if it is called very often. */
 TEST(the_leading_operation_is_the_execution)
 {
     rig r;
@@ -265,8 +268,8 @@ TEST(the_leading_operation_is_the_execution)
     CHECK(r.paces >= 3);
 }
 
-/* When the job goes on with another operation, the process has no pace for a while, so that nobody
- * subtracts paces of different operations. */
+/* If another operation becomes the one that marks the steps, the process has no pace for a while.
+ * Otherwise paces of different operations might be subtracted from each other. */
 TEST(another_leading_operation_restarts)
 {
     const mrd_rank_pace *pace;
@@ -282,15 +285,15 @@ TEST(another_leading_operation_restarts)
     CHECK_INT(r.none, 1);
     REQUIRE((pace = mrd_rank_pace_of(&r.tracker)) != NULL);
     CHECK_TEXT(pace->ops[pace->lead].name, "nrt_execute");
-    /* the barrier again: an execution that is not entered for 10 s leads no longer */
+    /* The pace is measured by the barrier again, because no execution began for 10 s. */
     for (size_t i = 0; i < 400; i++)
         call(&r, 2, 50 * MRD_MS, 50 * MRD_MS);
     CHECK_TEXT(r.tracker.lead.name, "nrt_barrier");
     CHECK_INT(r.none, 2);
 }
 
-/* Another thread goes on with the operation (its times begin at 0, but may be higher later), an
- * operation loses its slot, the counts begin again: no pace until two readings agree. */
+/* The times of a process are not continuous if another thread continues the operation, or if the
+ * times of an operation begin at 0 again. Then there is no pace until two readings agree. */
 TEST(times_that_do_not_add_up_restart)
 {
     for (int what = 0; what < 3; what++) {
@@ -312,7 +315,8 @@ TEST(times_that_do_not_add_up_restart)
         } else if (what == 1) {
             r.s.thread.ops[0].inside = 0;
         } else {
-            r.s.thread.ring.thread = 39; /* by chance it continues the old times */
+            /* Another thread's slot that, by chance, has times that fit the previous ones. */
+            r.s.thread.ring.thread = 39;
         }
         for (size_t i = 0; i < 100; i++) {
             call(&r, 3, 10 * MRD_MS, 20 * MRD_MS);
@@ -325,8 +329,9 @@ TEST(times_that_do_not_add_up_restart)
     }
 }
 
-/* A reading during a change, an end that is half stored, and calls inside one another give no pace.
- * Without the defect, the same look gives one. */
+/* The agent computes no pace from times that are inconsistent: if it read them during a change, if
+ * the end of a call is half stored, or if calls are nested. From the same state without the defect
+ * it computes one. */
 TEST(inconsistent_times_give_no_pace)
 {
     for (int what = 0; what < 4; what++) {
@@ -351,16 +356,16 @@ TEST(inconsistent_times_give_no_pace)
         right = r.s.thread;
         if (what == 0)
             r.s.thread.ring.steady = false;
-        if (what == 1) /* closed, but its time is not added */
+        if (what == 1) /* the call has ended, but its duration is not added to the sum yet */
             r.s.thread.ops[1].open = false;
         if (what == 2) /* inside an open barrier */
             r.s.thread.ops[0].open = true;
-        if (what == 3) /* its end may be that of a call around it */
+        if (what == 3) /* with nested calls, the end may belong to the enclosing call */
             r.s.thread.ring.flags = MRD_RING_OPS_NESTED;
         CHECK(!look(&r.tracker, &r.s));
         CHECK_INT(mrd_rank_pace_of(&r.tracker)->at.ns, at.ns);
         r.s.thread = right;
-        r.tracker.looked.ns -= MRD_SEC; /* the look above did not happen */
+        r.tracker.looked.ns -= MRD_SEC; /* as if the tracker had not read the values above */
         CHECK(look(&r.tracker, &r.s));
         CHECK(mrd_rank_pace_of(&r.tracker)->at.ns > at.ns);
         if (test_failures > 0)

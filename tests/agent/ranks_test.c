@@ -13,7 +13,7 @@ typedef struct {
     uint32_t execute;
     mrd_local_ns now;
     mrd_drain_process *process;
-    mrd_sid names[3];          /* of the events of the cores */
+    mrd_sid names[3];          /* names of the events that the cores record */
     mrd_track_id tracks[2];    /* for the two physical cores of a logical core */
     mrd_local_ns looked[4000]; /* when mrd_ranks_next_ns changed */
     size_t looks;
@@ -224,7 +224,7 @@ TEST(device_time_is_unknown_if_events_are_missing)
     rig_end(&r);
 }
 
-/* The only rank of a job waits for nobody, so it needs no collectives. */
+/* The only rank of a job waits for no other rank, so it needs no collectives. */
 TEST(a_job_of_one_rank_has_device_time)
 {
     rig r;
@@ -235,7 +235,7 @@ TEST(a_job_of_one_rank_has_device_time)
     rig_end(&r);
 }
 
-/* Looks have intervals of 80 to 120 ms that are spread over this range. */
+/* The agent reads the ranks' states at random intervals, which are spread over 80 to 120 ms. */
 TEST(looks_are_irregular)
 {
     size_t tenths[4] = { 0 };

@@ -17,7 +17,8 @@ typedef struct {
     mrd_drain_process process;
     mrd_track_id track;
     int64_t start_ns, off_ns; /* REALTIME - RAW */
-    uint64_t given, told;     /* given: number of events. told: their number in the last commit */
+    /* number of events given to the recorder: so far, and at the time of the last commit */
+    uint64_t given, told;
 } fixture;
 
 static mrd_err
@@ -223,13 +224,13 @@ TEST(a_reason_stays_with_the_sessions_of_its_process)
     teardown(&f);
 }
 
-/* A session of a job counts the processes of its user and namespace that are in no session, until a
- * later session selects them. */
+/* The session of job 42 counts those processes of the job's user and namespace that no session
+ * records. In the end a second session records all processes, so the count must be 0. */
 TEST(a_session_counts_processes_that_no_session_selected)
 {
     static const struct {
         const char *row, *identity;
-        unsigned counted; /* by the session of job 42 */
+        unsigned counted; /* expected count of the session of job 42 */
         const char *one;
     } rows[] = { { "the job", "job=42\nuid=5\n", 0, "" },
                  { "another user's", "job=50\nuid=6\n", 0, "" },
@@ -251,13 +252,13 @@ TEST(a_session_counts_processes_that_no_session_selected)
         mrd_jobid_parse(&f.process.ident.jobid, mrd_str_of(rows[k].identity));
         snprintf(f.process.ident.comm, sizeof(f.process.ident.comm), "python");
         f.process.ident.pid = 7;
-        f.process.ident.start_ticks = 1; /* it has rings */
+        f.process.ident.start_ticks = 1; /* the process has rings */
         select.jobs = jobs;
         select.uids = &uid;
         select.namespaces = spaces;
         select.n_jobs = select.n_uids = select.n_namespaces = 1;
         c.session = 1;
-        if (i % 2 != 0) /* the process is there first */
+        if (i % 2 != 0) /* the process exists before the session begins */
             CHECK_ERR("seen", mrd_record_process_seen(f.record, &f.process), MRD_OK);
         c.select = &select;
         CHECK_ERR("go", mrd_record_go(f.record, &c, (mrd_local_ns){ f.start_ns }, 0, NULL), MRD_OK);
@@ -299,7 +300,8 @@ late_of(const fixture *f, uint64_t session)
     return st.drops[MRD_DROP_LATE].count;
 }
 
-/* Some seconds from now. */
+/* Passes two answers of the aggregator, which listed all its sessions n times 3 seconds after the
+ * start of the test. */
 static void
 known_again(const fixture *f, int n)
 {
@@ -340,13 +342,16 @@ TEST(a_session_that_is_told_of_late_counts_what_it_missed)
     REQUIRE(mrd_record_find(f.record, 2, &st) && st.gaps.n == 1);
     CHECK(st.gaps.v[0].first.ns >= f.start_ns - 15ll * S &&
           st.gaps.v[0].first.ns <= f.start_ns - 9ll * S && !st.gaps.v[0].marked);
-    give_some(&f, -5ll * S, 50); /* sessions 2 and 3 take them, in open and closed batches */
+    /* Sessions 2 and 3 take these events. At first the batch with them is open. After the flush it
+     * is closed. In both states, the events must count as lost for later sessions. */
+    give_some(&f, -5ll * S, 50);
     CHECK_INT(late_after(&f, 4, -6ll * S), 50);
     mrd_record_flush(f.record);
     CHECK_INT(late_after(&f, 5, -6ll * S), 50);
     CHECK_INT(late_of(&f, 4), 50);
     known_again(&f, 1);
-    /* the session may have begun at the time of that report */
+    /* The session may have begun when the aggregator made its list, so the events of that time still
+     * count as lost. */
     CHECK_INT(late_after(&f, 6, -30ll * S), 250);
     known_again(&f, 2);
     CHECK_INT(late_after(&f, 7, -30ll * S), 0);

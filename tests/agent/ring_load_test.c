@@ -91,7 +91,8 @@ TEST(thousands_of_rings_of_a_user_do_not_hold_up_a_turn)
     mrd_drain *p = open_drain(&h);
     int64_t worst = 0, end = cpu_ns() + 60 * MRD_SEC;
     uint64_t told = 0;
-    /* turns from writing a span until it is read, after the first was read */
+    /* number of steps from the write of a span until it is read, of the current span and the
+     * longest; the first span does not count */
     unsigned waits = 0, longest = 0;
     maker *own;
 

@@ -132,7 +132,7 @@ TEST(a_shortened_file_is_an_error_and_no_signal)
             (void) mrd_ring_release(r);
             (void) mrd_ring_set_pause(r, true);
             drop(m, r, &map);
-            /* the next ring is not affected */
+            /* The damaged ring must not affect a ring that is opened later. */
             m = ring_of(DATA, 10, 0);
             good = open_as(m, 0, &other);
             for (n = 0; mrd_ring_next(good, &ev, NULL) == MRD_RING_MORE;)
@@ -223,7 +223,7 @@ TEST(records_that_change_while_they_are_read)
     pthread_t thread;
 
     REQUIRE(pthread_create(&thread, NULL, change, &c) == 0);
-    /* until the other thread also got a processor; fewer times where each yield takes long */
+    /* Repeats until the other thread also got a processor, and at most until the deadline. */
     for (int i = 0; (i < 1000 || given == 0 || bad == 0) && test_in_time(end); i++) {
         mrd_ring_map map;
         mrd_ring_reader *r = open_as(c.m, 0, &map);

@@ -130,8 +130,8 @@ TEST(a_file_system_that_hangs_is_left_alone_and_the_others_go_on)
         mrd_files_step(f, (mrd_local_ns){ before });
         longest = mrd_local_now().ns - before > longest ? mrd_local_now().ns - before : longest;
     }
-    CHECK_INT(s.complete, 1); /* the file is hashed, but no aggregator takes it */
-    CHECK(longest < MRD_SEC); /* no step waits */
+    CHECK_INT(s.complete, 1); /* the file is hashed, but no aggregator is connected to receive it */
+    CHECK(longest < MRD_SEC); /* no step waits for the directory that hangs */
     mrd_files_get_stats(f, &st);
     CHECK_INT(st.hung, 1);
     CHECK_INT(st.dirs, 2);

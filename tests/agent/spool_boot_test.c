@@ -110,7 +110,8 @@ TEST(what_was_told_is_not_delivered_again)
     CHECK_INT(delivered(s), 10);
     add(s, 10);
     mrd_spool_close(s);
-    for (int life = 0; life < 3; life++) { /* its successors read this and continue the count */
+    /* Later agents of the same boot read the counts of the first one and continue them. */
+    for (int life = 0; life < 3; life++) {
         s = open_spool(dir, "b");
         CHECK(mrd_spool_since(s) == again);
         check_base("again", s, 60, 10, 50);
@@ -194,9 +195,9 @@ TEST(folders_of_earlier_releases_go_on)
 {
     static const struct {
         const char *lock;
-        bool same, one; /* same boot; its number is 1 */
+        bool same, one; /* the spool takes the boot as unchanged; the boot has the number 1 */
     } rows[] = { { "a\n", true, true },
-                 { "", true, false }, /* the counts tell */
+                 { "", true, false }, /* the file of counts has the boot id, too */
                  { NULL, true, false },
                  { "b\n", false, false },
                  { "a\nrubbish\n", true, true } };

@@ -248,7 +248,8 @@ TEST(places_of_counts_are_given_again)
     mrd_spool_close(s);
     remove_segments(dir);
     s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
-    CHECK_INT(mrd_spool_damage_in(dir), 3 * 3); /* of the three sessions that were not forgotten */
+    /* three sessions were not forgotten, and each lost three events */
+    CHECK_INT(mrd_spool_damage_in(dir), 3 * 3);
     for (uint64_t k = MORE - 2; k <= MORE; k++)
         CHECK_INT(mrd_spool_next_seq(s, k), 0); /* of a new epoch: the numbers begin again */
     mrd_spool_close(s);
@@ -277,7 +278,7 @@ TEST(places_of_counts_are_given_again)
     }
 }
 
-/* ---- When it was lost ---- */
+/* ---- Reported first and last time of events that were lost with damaged segments ---- */
 
 static void
 add_of(mrd_spool *s, uint64_t session, uint8_t type, uint8_t clock, uint32_t events, int64_t first,

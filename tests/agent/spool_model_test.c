@@ -28,7 +28,7 @@ typedef struct {
     const char *dir;
     uint64_t seed, epoch;
     frame_model *frames;
-    size_t n, first; /* first: all frames before this index are done */
+    size_t n, first; /* number of frames; index of the first frame that is not answered */
     session_model sessions[SESSIONS];
     mrd_spool_position positions[RINGS];
     size_t n_positions;
@@ -213,7 +213,7 @@ step_other(model *m)
         session_of(m, session)->clock_lost++;
         break;
     case 1:
-        mrd_spool_forget(m->s, session); /* its frames, number and counts stay */
+        mrd_spool_forget(m->s, session); /* the session's frames, next number and counts stay */
         break;
     default:
         mrd_spool_recall(m->s, session);

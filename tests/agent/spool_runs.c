@@ -229,7 +229,8 @@ check_sessions(model *m)
         CHECK_INT(t.forced, sum->events[FORCED]);
         CHECK_INT(t.damaged, sum->events[DAMAGED]);
         if (m->sessions > NOTES && (t.note_len == 0 || q->note_len == 0)) {
-            /* of sessions that are not in use, only this number of notes is kept */
+            /* The spool keeps at most NOTES notes of sessions that are not in use. So it may have
+             * dropped the note of this session. */
             q->note_len = t.note_len;
             q->note = t.note[0];
         }
@@ -299,7 +300,7 @@ runs_check_all(model *m)
     check_disk(m);
 }
 
-/* ---- Frames that are forced out ---- */
+/* ---- Frames that the spool drops because it is full (forced out) ---- */
 
 /* Forced out frames are counted at once. During an open that may be killed, the check follows when
  * the successor is opened. */
@@ -420,7 +421,7 @@ runs_committed(model *m)
     }
 }
 
-/* ---- The state that a successor finds ---- */
+/* ---- The state of the spool that the next agent finds after a kill ---- */
 
 static frame_model *
 find_frame(model *m, const mrd_spool_item *item)
@@ -449,7 +450,7 @@ adopt_commit(model *m, bool damaged)
     if (m->committing && at == m->positions)
         runs_committed(m);
     m->last_positions = at;
-    for (size_t i = 0; i < m->n; i++) /* the other frames were never committed */
+    for (size_t i = 0; i < m->n; i++) /* frames with commit 0 were never committed, so are lost */
         if (m->frames[i].commit != 0)
             m->frames[kept++] = m->frames[i];
     m->n = kept;
@@ -503,7 +504,9 @@ adopt_missing(model *m, bool damaged, bool rebooted)
 
         f->unsure = f->again = false;
         if (f->fate == FORCED)
-            f->segment = 0; /* its segment may still exist with other held frames */
+            /* The successor recorded that this frame was forced out. The frame's segment may still
+             * exist with other held frames, but the frame does not return from it. */
+            f->segment = 0;
         if (f->fate != HELD || f->seen)
             continue;
         if (f == answered && !f->rescued) {
@@ -536,7 +539,8 @@ adopt_clock(model *m, bool damaged, bool killed)
 
         more = m->clock_lost == k + 1 || (m->answered != NULL && is_clock(m->answered) &&
                                           m->answered->item.session == FIRST + k);
-        CHECK(got <= q->clock + q->clock_over + more); /* it is counted before the answer */
+        /* A lost frame is counted before its answer is recorded, so the count may be ahead. */
+        CHECK(got <= q->clock + q->clock_over + more);
         if (!damaged)
             CHECK(got >= (m->starved || killed ? q->clock_least : q->clock));
         q->clock = q->clock_least = got;

@@ -21,9 +21,9 @@ enum { SESSION_MOST = RECORD + 48 + NOTE_MOST + RECORD + 64 + NOTE_MOST + RECORD
 typedef enum { HELD, STORED, REFUSED, BEFORE, FORCED, DAMAGED, MISSING } fate;
 
 typedef struct {
-    mrd_spool_item item; /* id: 0 until seen in this run */
-    uint64_t segment;    /* of the file */
-    uint64_t commit;     /* number of its commit; 0 if not committed */
+    mrd_spool_item item; /* item.id is 0 until the running agent has returned the frame */
+    uint64_t segment;    /* number of the segment file that contains the frame */
+    uint64_t commit;     /* number of the commit that contains the frame; 0 if not committed */
     fate fate;
     bool sent, rescued, seen;
     bool unsure; /* answered while a disk operation failed */
@@ -46,7 +46,7 @@ typedef struct {
     uint64_t number, size;
 } file_model;
 
-/* Number of bytes that an operation writes itself. */
+/* Limits for the number of bytes that an operation writes besides the frames. */
 typedef struct {
     uint64_t least, most;
 } room;
@@ -62,10 +62,10 @@ typedef struct {
     size_t n;
     session_model of[SESSIONS];
     char boot;
-    /* The fault to inject, in the `left`th call from now. */
+    /* The fault to inject in a disk call. `left` is the number of calls until then. */
     fault what;
     unsigned left, part;
-    bool failed;  /* in this operation */
+    bool failed;  /* a disk call failed in this operation */
     bool starved; /* in this run some record found no space, or may have */
     bool torn;    /* a record may be incomplete */
     bool opening, limited;

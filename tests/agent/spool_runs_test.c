@@ -382,7 +382,7 @@ step(model *m)
         m->of[k].clock_least = m->of[k].clock;
 }
 
-/* Statistics, to detect runs in which none of this happens. */
+/* How often each rare situation occurred. If one never occurs, the test tests less than it says. */
 typedef struct {
     unsigned runs, forced, again, boots, kills, damages, over;
 } counted;

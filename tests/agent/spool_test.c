@@ -102,7 +102,7 @@ TEST(tallies_go_on)
         forced = check_tally("again", s, delivered, refused, run % 2 == 0 ? "even" : "odd");
         CHECK_INT(mrd_spool_clock_lost(s, 7) * 10, refused + forced);
         CHECK_INT(mrd_spool_next_seq(s, 7), f.seq);
-        /* Frames that were in memory only, at most a window, are lost and counted. */
+        /* At most 16 frames (the send window) were in memory only. They are lost and counted. */
         CHECK(before - 1 - mrd_spool_held(s, 7, &held) <= 16);
         CHECK_INT(held + delivered + refused + forced, added);
     }
@@ -548,7 +548,7 @@ TEST(forgotten_sessions_are_bounded_and_keep_their_numbers)
                            NULL),
             MRD_OK);
         mrd_spool_get_stats(s, &st);
-        /* a full segment, and one that begins with all sessions */
+        /* The files are one full segment, and one that begins with a record of each session. */
         CHECK(st.file_bytes < 640 << 10);
         for (uint64_t k = 1; k <= N && run == 0; k++) {
             mrd_spool_item item;

@@ -67,7 +67,9 @@ answer_of_an_earlier_epoch(bool room)
     CHECK(mrd_spool_epoch(s) != epoch);
     answer_without_room(s, 7, second);
     REQUIRE(mrd_spool_peek(s, 0, &item) && item.seq == 1);
-    if (room) /* the counts are written again in both cases */
+    /* the answer is recorded in the segments, or in the counts only; the counts are written in both
+     * cases */
+    if (room)
         CHECK(mrd_spool_done(s, item.id, true));
     else
         answer_without_room(s, 7, second);
@@ -75,10 +77,11 @@ answer_of_an_earlier_epoch(bool room)
     CHECK_INT(t.delivered, 20);
     for (int run = 0; run < 3; run++) {
         check_sum(s, 7, 30);
-        mrd_spool_close(s); /* as if it was killed */
+        mrd_spool_close(s); /* imitates a kill of the agent */
         s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
     }
-    REQUIRE(mrd_spool_peek(s, 0, &item) && item.seq == (room ? 2 : 0)); /* others are sent again */
+    /* without space for the answers, all frames are sent again */
+    REQUIRE(mrd_spool_peek(s, 0, &item) && item.seq == (room ? 2 : 0));
     CHECK(mrd_spool_done(s, item.id, true));
     check_sum(s, 7, 30);
     mrd_spool_close(s);
@@ -90,7 +93,7 @@ TEST(an_answer_of_an_earlier_epoch_without_room)
     answer_of_an_earlier_epoch(true);
 }
 
-/* The counts have no slot for the session and therefore nothing about it. */
+/* The file of counts has no free slot for the session, so it contains no counts of the session. */
 TEST(an_answer_of_a_session_without_a_place_and_without_room)
 {
     enum { PLACES = 64 };
@@ -111,7 +114,7 @@ TEST(an_answer_of_a_session_without_a_place_and_without_room)
         CHECK_ERR("add", add(s, 7, 40000, 10), MRD_OK);
     for (int run = 0; run < 3; run++) {
         check_sum(s, 7, added);
-        mrd_spool_close(s); /* as if it was killed */
+        mrd_spool_close(s); /* imitates a kill of the agent */
         s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
     }
     mrd_spool_close(s);
@@ -362,7 +365,7 @@ TEST(an_answer_without_room_behind_a_frame_in_memory)
     sim_disk_set_quota(d, sim_disk_used(d));
     CHECK(mrd_spool_done(s, second.id, true));
     CHECK(access(DIR_OF "/spool-0000000000000002.mrs", F_OK) != 0);
-    mrd_spool_close(s); /* as if it was killed */
+    mrd_spool_close(s); /* imitates a kill of the agent */
     sim_disk_set_quota(d, 0);
     for (int run = 0; run < 2; run++) {
         s = open_spool(DIR_OF, MRD_SPOOL_MIN_BYTES);
@@ -423,7 +426,7 @@ answers_of_an_earlier_boot(bool forced, bool known, uint64_t room)
         CHECK_ROW(row,
                   known ? mrd_spool_done_before(s, item.id) : mrd_spool_done(s, item.id, true));
     }
-    mrd_spool_close(s); /* as if it was killed */
+    mrd_spool_close(s); /* imitates a kill of the agent */
     sim_disk_set_quota(d, 0);
     s = open_in_boot("b");
     for (uint64_t k = FIRST; k <= LAST; k++) {
@@ -519,7 +522,7 @@ TEST(an_answer_behind_a_place_that_cannot_be_written)
     REQUIRE(access(DIR_OF "/spool-0000000000000001.mrs", F_OK) != 0);
     REQUIRE(mrd_spool_peek(s, 0, &item) && item.events == 10);
     CHECK(mrd_spool_done(s, item.id, true));
-    mrd_spool_close(s); /* as if it was killed */
+    mrd_spool_close(s); /* imitates a kill of the agent */
     sim_disk_set_quota(d, 0);
     sim_disk_set_before(d, before, &none);
     for (int run = 0; run < 2; run++) {

@@ -155,7 +155,8 @@ TEST(shows_a_program_without_python)
     at = read_of("/proc", pid, &text);
     CHECK(strstr(at, " sleeps, in system call read of pipe:[") != NULL);
     CHECK(strstr(at, "\n  read, libc.so.6\n") != NULL);
-    mrd_stack_read("/proc", pid, -1, getuid() + 1, &text); /* it executed a set-uid program, say */
+    /* The process has another user than expected, for example after it executed a set-uid program. */
+    mrd_stack_read("/proc", pid, -1, getuid() + 1, &text);
     CHECK(strcmp(mrd_buf_cstr(&text),
                  "not shown: the process has the rights of another user now\n") == 0);
     mrd_buf_fini(&text);
@@ -468,7 +469,7 @@ TEST(files_that_a_program_serves_are_not_read)
         { 0x1000, 4096, true }, /* of a disk */
         { 0x1ff0, 32, false },  /* the end of that file, and the begin of the next one */
         { 0x2000, 8, false },   /* FUSE */
-        { 0x3ff8, 8, false },   /* its second mapping */
+        { 0x3ff8, 8, false },   /* a second mapping of the FUSE file */
         { 0x4000, 8, true },    /* anonymous memory */
         { 0x5000, 8, false },   /* FUSE on a block device */
         { 0x6000, 8, false },   /* unmounted */

@@ -30,8 +30,8 @@ set_up(fixture *f)
 typedef struct {
     const char *name;
     const char *prefix; /* of the steps' names */
-    bool numbered;      /* the name ends with the number */
-    bool argument;      /* or an argument */
+    bool numbered;      /* the names of step spans end with the step's number */
+    bool argument;      /* the step's number is an argument of the span */
     bool executions;
     /* first step number of the program, its increment, and the requested range */
     int64_t first, every, from, to;

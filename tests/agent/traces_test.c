@@ -406,7 +406,8 @@ TEST(a_file_without_a_date_is_no_damaged_one)
 TEST(the_end_of_a_file_is_reported)
 {
     static const struct {
-        const char *name, *file, *text; /* NULL writes 20 events, "" writes 19 and a part of one */
+        /* `text` is the content of the file. NULL means 20 events, "" means 19 and a part of one. */
+        const char *name, *file, *text;
         mrd_trace_end end;
         const char *message;
     } rows[] = {
@@ -461,7 +462,7 @@ TEST(xspaces_are_read_live)
     fake_aggregator_init(&g);
     REQUIRE((a = open_agent(&o, fake_link(&g, &faults, 4))) != NULL);
     control(a, MRD__CONTROL_TYPE__CONTROL_GO);
-    /* its times are within the session, whenever that is stopped */
+    /* The events of `late` are so early that they are within the session whenever it is stopped. */
     framework_json(&late, 30001, 2000);
     xspace(&text, 1, 9000);
     put("i-test_pid_4711/plugins/profile/one/host.xplane.pb", &text);
@@ -535,7 +536,8 @@ TEST(strange_files_are_counted)
     CHECK_INT(c.traces, 2);
     CHECK_INT(c.dropped[MRD_DROP_UNSENT], 2);
     CHECK(g.events > 990 && g.events < 1000);
-    CHECK_INT(g.cut_files, 1); /* the session has this also after its last file */
+    /* The session's status still names the truncated file after a later complete file. */
+    CHECK_INT(g.cut_files, 1);
     CHECK_ROW(g.cut_file, strstr(g.cut_file, "i-test_pid_4712/cut.json': ") != NULL &&
                               strstr(g.cut_file, "the input ends") != NULL);
     mrd_agent_close(a);
@@ -568,7 +570,7 @@ TEST(replaced_files_are_counted)
     }
     wait_for_artifacts(a, &g, 1);
     mrd_agent_counters(a, &c);
-    CHECK_INT(c.traces + g.cut_files, VERSIONS); /* a slow machine may read one more */
+    CHECK_INT(c.traces + g.cut_files, VERSIONS); /* on a slow machine, more versions are read */
     CHECK_ROW(g.cut_file,
               g.cut_files == 0 || strstr(g.cut_file, "step.json': it was replaced") != NULL);
     mrd_agent_close(a);

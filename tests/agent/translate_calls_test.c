@@ -25,9 +25,9 @@ typedef struct {
     mrd_drain_process *process; /* the last that was seen */
     char text[4096];            /* one line for each event and call */
     uint64_t spans, no_start;
-    int64_t ts_ns, dur_ns; /* of the last span */
-    int64_t times[16][2];  /* and times of the first events of any kind */
-    mrd_flow arrows[16];   /* the first arrow of each, all 0 without one */
+    int64_t ts_ns, dur_ns; /* start and duration of the last span */
+    int64_t times[16][2];  /* start and duration of the first 16 events */
+    mrd_flow arrows[16];   /* the first arrow of each of these events; all 0 means no arrow */
     unsigned n;
 } receiver;
 
@@ -397,10 +397,10 @@ TEST(times_of_another_time_namespace)
         "offsets",
         mrd_write_file(path, (mrd_bytes){ (const uint8_t *) offsets, strlen(offsets) }, 0600, NULL),
         MRD_OK);
-    /* the first of its name, so it is looked up */
+    /* The first event of a name is looked up in the catalog. */
     CHECK(put(m, MRD_REC_INSTANT, name, theirs + 1, 0));
     CHECK(put(m, MRD_REC_SPAN, name, theirs + 2, 7));
-    CHECK(put(m, MRD_REC_SPAN, name, theirs + 3, 7)); /* from the ring's own tables */
+    CHECK(put(m, MRD_REC_SPAN, name, theirs + 3, 7)); /* found in the tables of the ring */
     CHECK(put(m, MRD_REC_COUNTER, counter, theirs + 4, 9));
     CHECK(put(m, MRD_REC_BEGIN, name, theirs + 5, 1));
     CHECK(put(m, MRD_REC_END, name, theirs + 8, 1));
@@ -541,7 +541,8 @@ TEST(what_is_open_for_long_is_given_before_its_text_goes)
         CHECK_INT(l.n, given ? 2 : 0);
         CHECK_INT(l.of_core, l.n);
         CHECK_INT(l.in_flight, l.n);
-        if (given) { /* none of them belongs to a session that begins now */
+        /* A session that begins now has none of these spans, so they are reported again. */
+        if (given) {
             mrd_drain_tell_again(p);
             mrd_drain_long_open(p, r.process, take_long_open, &l);
             CHECK_INT(l.n, 4);
@@ -557,7 +558,7 @@ TEST(what_is_open_for_long_is_given_before_its_text_goes)
         CHECK_INT(c.dropped[MRD_DROP_RESTART], given ? 0 : 2);
         mrd_drain_finish(p2);
         mrd_drain_counts(p2, &c);
-        CHECK_INT(r2.no_start, 1); /* the other half of one of them */
+        CHECK_INT(r2.no_start, 1); /* the end of a span whose start the first reader had read */
         CHECK_INT(c.begun, c.events + c.dropped[MRD_DROP_RESTART]);
         mrd_drain_close(p2);
         unlink(m->path);

@@ -19,7 +19,7 @@ typedef struct {
 
 typedef struct {
     lines got;
-    uint64_t flows[LINES]; /* ids in order of appearance */
+    uint64_t flows[LINES]; /* ids of flow arrows in the order in which the events arrived */
     size_t n_flows;
     unsigned notices;
 } receiver;
@@ -31,7 +31,8 @@ typedef struct {
     uint32_t names[6], keys[6], tracks[4], domain;
     lines want;
     int64_t now;
-    uint64_t flows[LINES]; /* numbers in the order of writing */
+    /* ids of flow arrows in the order in which the test wrote them into the ring */
+    uint64_t flows[LINES];
     size_t n_flows;
     uint64_t begun, dropped, records;
 } model;
@@ -202,7 +203,7 @@ typedef struct {
     uint8_t body[512];
     size_t len;
     int flags;
-    line where; /* the thread's track, or a separate one */
+    line where; /* track of the event: the track of its thread, or a named track */
     bool own;
 } drawn;
 
@@ -502,7 +503,8 @@ compare(lines *got, lines *want_lines)
     CHECK_INT(shown, 0);
 }
 
-/* Each number has a unique id, which is never 0 and never the number itself. */
+/* Checks the ids of flow arrows. Each number in the ring must get a unique id, which is never 0 and
+ * never the number itself. */
 static void
 compare_flows(const receiver *r, const model *d)
 {

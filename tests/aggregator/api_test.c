@@ -1,4 +1,4 @@
-/* The HTTP API of a whole aggregator with one agent. */
+/* Tests the HTTP API of a whole aggregator with one agent. */
 #include "tests/aggregator/carrier.h"
 #include "tests/aggregator/fake_agent.h"
 
@@ -201,7 +201,8 @@ static const struct {
     { "GET", "/nothing", "", 404, "" },
 };
 
-/* Valid and invalid bodies, paths and queries, against an empty store. */
+/* Sends valid and invalid bodies, paths and queries to an aggregator without sessions, and checks
+ * the answers. */
 TEST(answers_without_sessions)
 {
     mrd_aggregator *a = aggregator();
@@ -400,7 +401,7 @@ TEST(artifacts_resume_and_are_proven)
     r = exchange(&c, MRD_FRAME_DONE, &done);
     CHECK(r.u.ack->status == MRD__ACK_STATUS__ACK_REFUSED && r.u.ack->err == MRD_INCOMPLETE);
     mrd_msg_free(&r);
-    /* after a restart the aggregator continues after the part that it has */
+    /* after a restart the aggregator continues the upload after the part of the file that it has */
     mrd_aggregator_close(a);
     REQUIRE((a = aggregator()) != NULL);
     for (int64_t end = test_deadline();; test_look_again()) {
@@ -417,7 +418,7 @@ TEST(artifacts_resume_and_are_proven)
     r = exchange(&c, MRD_FRAME_DONE, &done);
     CHECK(r.u.ack->status == MRD__ACK_STATUS__ACK_REFUSED && r.u.ack->err == MRD_CORRUPT);
     mrd_msg_free(&r);
-    do { /* "retry later" until the result of the check is reported */
+    do { /* the aggregator answers "retry later" until it has verified the file */
         r = exchange(&c, MRD_FRAME_ANNOUNCE, &announce);
         at = r.u.request->err;
         CHECK(!r.u.request->have && r.u.request->offset == 0);
@@ -446,7 +447,8 @@ TEST(proving_a_large_artifact_holds_up_nobody)
     Mrd__ArtifactAnnounce announce = MRD__ARTIFACT_ANNOUNCE__INIT;
     Mrd__ArtifactDone done = MRD__ARTIFACT_DONE__INIT;
     Mrd__Heartbeat beat = MRD__HEARTBEAT__INIT;
-    /* sparse; hashing would take minutes, but the close ends it */
+    /* A sparse file. Its hash would take minutes, but closing the aggregator ends the
+     * computation. */
     const off_t size = (off_t) 64 << 30;
     mrd_aggregator *a;
     carrier c = { 0 };
@@ -476,14 +478,16 @@ TEST(proving_a_large_artifact_holds_up_nobody)
         mrd_msg_free(&r);
     }
     CHECK_INT(status(call("GET", "/readyz", "")), 200);
-    r = exchange(&c, MRD_FRAME_ANNOUNCE, &announce); /* as if the connection was lost meanwhile */
+    /* announces the file again, as after a lost connection */
+    r = exchange(&c, MRD_FRAME_ANNOUNCE, &announce);
     CHECK(r.u.request->err == MRD_AGAIN && r.u.request->retry_after_ms > 0);
     CHECK(strstr(r.u.request->message, "being verified") != NULL);
     mrd_msg_free(&r);
     CHECK_INT(c.late, 0);
     mrd_aggregator_close(a);
     mrd_link_close(c.link);
-    CHECK(access(path, F_OK) == 0); /* it continues after the next start */
+    /* the upload continues after the next start of the aggregator */
+    CHECK(access(path, F_OK) == 0);
 }
 
 TEST_MAIN()

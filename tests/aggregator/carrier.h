@@ -11,7 +11,7 @@
 
 typedef struct {
     mrd_link *link;
-    uint64_t session, tags; /* tags: number of used tags, because each message has its own */
+    uint64_t session, tags; /* `tags` is the number of messages sent; each has its own tag */
     unsigned late;          /* replies that arrived after the wait for them ended */
 } carrier;
 

@@ -1,5 +1,6 @@
-/* The core's queue of conversions: which ones wait, how many run, which results are listed, and the
- * effect of a restart in each state. */
+/* Tests the queue of conversions, in which the vendor's viewer decodes device profiles. The tests
+ * check which conversions wait, how many run, which results are listed, and the effect of a restart
+ * in each state. */
 #include "aggregator/core/common/text.h"
 #include "aggregator/core/manifest/conversions.h"
 #include "aggregator/core/manifest/manifest.h"
@@ -63,7 +64,7 @@ take(mrd_core *c)
         w.cancel += e->kind == MRD_DO_CANCEL;
         w.removed += e->kind == MRD_DO_REMOVE;
         if (e->kind == MRD_DO_SAVE)
-            e->session->save.writing = 0; /* as if it was written at once */
+            e->session->save.writing = 0; /* imitates that the manifest was written at once */
     }
     return w;
 }
@@ -188,7 +189,8 @@ TEST(without_a_viewer)
     mrd_core_free(c);
 }
 
-/* The conversions wait again, and the limit of concurrent conversions holds. */
+/* After the installation of a viewer, the conversions must wait for it again. The limit of
+ * concurrent conversions must hold. */
 TEST(a_viewer_is_installed_later)
 {
     mrd_core *c = make(0);
@@ -307,8 +309,8 @@ TEST(after_a_restart)
     }
 }
 
-/* The copy was complete. Then a conversion was requested, by a user or because a viewer is
- * installed now. */
+/* Makes a session whose copy to shared storage was complete. Then a conversion was requested, by a
+ * user or because a viewer is installed now. */
 static mrd_session *
 copied_and_asked_again(bool installed, mrd_core **ret_core)
 {
@@ -334,9 +336,9 @@ copied_and_asked_again(bool installed, mrd_core **ret_core)
     return s;
 }
 
-/* The aggregator may be killed at any time after that. Its successor does not consider the copy
- * complete. It copies again when no conversion is pending, also after failures and without a
- * viewer. */
+/* A conversion was requested after the copy of a session was complete, and then the aggregator was
+ * killed. The next aggregator must not consider the copy complete. It must copy again when no
+ * conversion is pending, also after failures and without a viewer. */
 TEST(a_copy_is_not_done_while_a_conversion_is_to_come)
 {
     for (unsigned i = 0; i < 24; i++) {
@@ -369,7 +371,7 @@ TEST(a_copy_is_not_done_while_a_conversion_is_to_come)
     }
 }
 
-/* Retention keeps a session until its new results are copied. */
+/* The removal of old sessions must not remove a session before its new results are copied. */
 TEST(a_session_with_conversions_to_come_is_not_retired)
 {
     mrd_core *c;
@@ -383,7 +385,8 @@ TEST(a_session_with_conversions_to_come_is_not_retired)
     mrd_core_free(c);
 }
 
-/* A repeated request is answered when it is on disk. */
+/* A user requests the conversions of a session again. The request must be answered when it is on
+ * disk. */
 TEST(asked_again_is_answered_when_it_is_written)
 {
     mrd_core *c = make(3);
@@ -407,7 +410,7 @@ TEST(asked_again_is_answered_when_it_is_written)
     mrd_core_free(c);
 }
 
-/* The JSON of a conversion: its result and its duration. */
+/* The JSON of a conversion states its result and its duration. */
 TEST(a_conversion_is_said)
 {
     mrd_core *c = make(3);
@@ -466,7 +469,8 @@ TEST(results_that_do_not_fit_are_not_there)
     }
 }
 
-/* The answer to a repeated request has the number of conversions, or the reason why there are none. */
+/* The answer to a repeated request has the number of conversions, or the reason why there are
+ * none. */
 TEST(what_is_converted_again)
 {
     static const struct {
@@ -524,8 +528,8 @@ TEST(what_is_converted_again)
     }
 }
 
-/* The maximum number of commands already waits for the disk. This one is answered at once, and
- * carried out. */
+/* As many commands as may wait for the disk already wait. One more request to convert again is
+ * answered at once and carried out. */
 TEST(asked_again_beyond_what_may_wait)
 {
     mrd_core *c = make(3);
@@ -566,7 +570,8 @@ TEST(processes_beyond_the_limit_are_left_out)
     mrd_core_free(c);
 }
 
-/* The JSON of each conversion, with the command to run if no viewer is installed. */
+/* The JSON of a session lists each conversion. If no viewer is installed, it has the command that
+ * the user can run. */
 TEST(conversions_as_json)
 {
     static const char *const texts[] = { "waiting", "running", "done", "failed", "not-installed" };
@@ -644,7 +649,7 @@ TEST(again_are_those_that_failed)
     mrd_core_convert_again(c, core_at(6 * SEC), 5, 1);
     CHECK_INT(take(c).convert, 1);
     CHECK(state_of(s, 7) == MRD_CONVERT_WAITING && state_of(s, 8) == MRD_CONVERT_DONE);
-    s->copy.state = MRD_EXPORT_RUNNING; /* it began before the repeated request */
+    s->copy.state = MRD_EXPORT_RUNNING; /* the copy began before the repeated request */
     ended(c, &seven, MRD_CONVERT_DONE, "");
     take(c);
     mrd_core_exported(c, core_at(6 * SEC), 1, 3, 7, NULL);

@@ -1,5 +1,7 @@
-"""Exports (into a directory and into S3) and conversions of a store whose disk refuses single calls: what fails is told with the system's reason, what is told as done is whole, no object and no artifact
-is part of a file, and the next attempt succeeds when the disk works again. Usage: copies_fuse_test.py EXPORT_RUN CONVERT_RUN S3_PUT"""
+"""Tests exports (into a directory and into S3) and conversions of a store whose disk fails at
+single system calls. A failure must be reported with the system's reason. What is reported as done
+must be complete, no object or artifact may be a part of a file, and the next attempt must succeed
+when the disk works again. Usage: copies_fuse_test.py EXPORT_RUN CONVERT_RUN S3_PUT"""
 import errno
 import hashlib
 import os

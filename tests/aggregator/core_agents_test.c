@@ -1,5 +1,5 @@
-/* Messages of agents: which agents may connect, the effects of hellos and heartbeats, and the
- * resulting list of nodes. */
+/* Tests the messages of agents: which agents may connect, the effects of their hellos (the first
+ * message of a connection) and heartbeats, and the resulting list of nodes. */
 #include "aggregator/core/manifest/manifest.h"
 #include "base/buf.h"
 #include "tests/aggregator/core_make.h"
@@ -94,7 +94,7 @@ TEST(one_name_is_one_agent)
         CHECK_INT(c->stats.hellos, rows[i].welcome ? 2 : 1);
         CHECK_INT(c->stats.hello_refused, rows[i].welcome ? 0 : 1);
         if (!rows[i].welcome) {
-            /* may be accepted when the other connection has closed */
+            /* not final, because the hello may be accepted when the other connection has closed */
             CHECK(e.err == MRD_EXISTS && !e.final);
             CHECK(strstr(e.text, "(host 'h1'), this one runs on 'h2'") != NULL);
         }
@@ -284,7 +284,8 @@ TEST(what_changes_the_list_of_nodes)
     CHECK(list_is_written(c, START + 35 * MRD_SEC)); /* when they were seen */
     mrd_core_forget(c, core_at(START + 36 * MRD_SEC), 8, MRD_STR("a"));
     CHECK(core_find(c, MRD_DO_ANSWER, 8, &e) && e.err == MRD_OK);
-    say_hello(c, START + 36 * MRD_SEC, &a); /* it reconnects before it is dropped */
+    /* the node reconnects before it is dropped from the list */
+    say_hello(c, START + 36 * MRD_SEC, &a);
     CHECK(!c->nodes.v[0]->forget && list_is_written(c, START + 37 * MRD_SEC));
     CHECK_INT(c->nodes.n, 1);
     mrd_core_free(c);
@@ -302,7 +303,7 @@ TEST(a_list_of_nodes_that_is_not_written_is_tried_again)
     for (int i = 1; i < 4; i++) {
         mrd_core_tick(c, core_at(START + 2 * i * MRD_SEC));
         CHECK(core_find(c, MRD_DO_SAVE_NODES, 0, &e));
-        CHECK(e.final);                                      /* a change, so the list is synced */
+        CHECK(e.final); /* the list of nodes changed, so it is synced to disk */
         c->registry.changed = c->registry.changed || i == 2; /* meanwhile */
         mrd_core_tick(c, core_at(START + (2 * i + 1) * MRD_SEC));
         CHECK(!core_find(c, MRD_DO_SAVE_NODES, 0, &e)); /* it is being written */
@@ -312,12 +313,13 @@ TEST(a_list_of_nodes_that_is_not_written_is_tried_again)
     }
     CHECK(!list_is_written(c, START + 9 * MRD_SEC));
     mrd_core_tick(c, core_at(START + 40 * MRD_SEC));
-    /* only the time when it was last seen */
+    /* Only the time when the node was last seen has changed, so the list is not synced. */
     CHECK(core_find(c, MRD_DO_SAVE_NODES, 0, &e) && !e.final);
     mrd_core_free(c);
 }
 
-/* A new boot means a new clock. A new connection is reported. */
+/* A hello with a new boot id means that the machine has rebooted, so the readings of its old clock
+ * are dropped. A hello on a new connection is logged, but not one on the same connection. */
 TEST(what_a_hello_changes)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });
@@ -346,7 +348,7 @@ TEST(what_a_hello_changes)
     m.host_name = host;
     m.run = 7;
     mrd_core_hello(c, core_at(START + 3), 5, 1, &msg);
-    CHECK_INT(core_logged(c, "AGG-NODE-UP", text), 0); /* as before */
+    CHECK_INT(core_logged(c, "AGG-NODE-UP", text), 0); /* the same connection as before */
     mrd_core_hello(c, core_at(START + 3), 5, 2, &msg);
     CHECK_INT(core_logged(c, "AGG-NODE-UP", text), 1);
     CHECK(strstr(text, "node=a host=h") != NULL);
@@ -367,7 +369,8 @@ TEST(a_connection_is_of_one_node)
     mrd_core_free(c);
 }
 
-/* Certificates or tokens changed. Only a hello is accepted until the node has authenticated again. */
+/* Certificates or tokens changed. Only a hello is accepted until the node has authenticated
+ * again. */
 TEST(who_has_to_prove_itself_again)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });
@@ -552,7 +555,7 @@ TEST(what_is_told_once_stays)
     mrd_core_free(c);
 }
 
-/* The jobs that a session recorded: each is listed once up to a limit, and the others are counted. */
+/* A session lists each job that it recorded once, up to a limit. Further jobs are only counted. */
 TEST(jobs_that_a_node_says_were_recorded)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });
@@ -601,7 +604,7 @@ TEST(jobs_that_a_node_says_were_recorded)
 
 /* ---- Causality ---- */
 
-#define OFFSET (77 * MRD_SEC) /* from the node's clock to session time */
+#define OFFSET (77 * MRD_SEC) /* session time minus the node's local time */
 
 /* Makes node "a" with many probes until *ret_now, so that the error of its clock is below a
  * millisecond. Session time is the aggregator's clock. */
@@ -632,13 +635,15 @@ with_known_clock(int64_t *ret_now)
     return c;
 }
 
-/* A heartbeat arrives before it was sent, or its reply before it was written, according to the
- * estimate. The estimate of the clock is then wrong. */
+/* According to the estimate of the node's clock, a heartbeat arrives before it was sent, or its
+ * reply before it was written. This shows that the estimate is wrong, and a violation is
+ * counted. */
 TEST(heartbeats_that_contradict_a_clock)
 {
     static const struct {
         const char *what;
-        int64_t sent, answered, written; /* ms, by the node's clock and by the aggregator's */
+        /* times in ms: sent and answered by the node's clock, written by the aggregator's clock */
+        int64_t sent, answered, written;
         uint64_t checked, violations;
     } rows[] = {
         { "sent before", -5, 0, 0, 1, 0 },

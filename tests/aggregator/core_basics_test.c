@@ -1,5 +1,5 @@
-/* The helpers of the core: checked texts and numbers, token buckets, the table of stored files,
- * unread rings, and the list of effects. */
+/* Tests helpers of the aggregator's core: checked texts and numbers, token buckets, the table of
+ * stored files, unread rings, and the list of effects (what the core wants to be done). */
 #include "aggregator/core/common/json.h"
 #include "aggregator/core/common/text.h"
 #include "base/buf.h"
@@ -221,7 +221,8 @@ TEST(files_are_told_apart_by_their_hashes)
     mrd_stored_files_fini(&t);
 }
 
-/* The size of the store. Each file counts once while a session that is not deleted lists it. */
+/* For the size of the store each file counts once, as long as a session that is not deleted lists
+ * it. */
 TEST(a_file_counts_while_a_session_that_stays_lists_it)
 {
     mrd_stored_files t = { 0 };
@@ -265,7 +266,7 @@ TEST(a_file_counts_while_a_session_that_stays_lists_it)
     mrd_stored_files_fini(&t);
 }
 
-/* ---- Sources that a node does not read ---- */
+/* ---- Rings and directories that a node's agent found but did not read ---- */
 
 static mrd_unread
 unread(uint32_t beyond, uint32_t held, uint32_t other, uint32_t directories)
@@ -383,7 +384,8 @@ TEST(what_was_not_read_is_loaded_as_far_as_it_is_a_number)
 
 /* ---- Effects ---- */
 
-/* Log lines leave an eighth of the list for other effects. */
+/* Log lines may fill only seven eighths of the list of effects, so that other effects always find
+ * space. */
 TEST(a_log_leaves_room_for_effects)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });

@@ -1,12 +1,13 @@
-/* The aggregator's use of a node's probes: which ones are followed, which are kept for the journal,
- * the estimate of the node's clock, and which frames contradict it. */
+/* Tests how the aggregator uses the time probes of a node: which ones update the estimate of the
+ * node's clock (they are "followed"), which ones are only kept for the journal, and which frames
+ * contradict the estimate. */
 #include "aggregator/core/node/clock.h"
 #include "base/obj.h"
 #include "tests/check.h"
 #include "timesync/follow.h"
 
 #define START  (1000 * MRD_SEC)
-#define OFFSET (77 * MRD_SEC) /* from the node's clock to session time */
+#define OFFSET (77 * MRD_SEC) /* session time minus the node's local time */
 #define WAY    (100 * MRD_US) /* of a packet, both ways */
 
 typedef struct {
@@ -181,13 +182,14 @@ TEST(halves_are_joined_once)
             mrd_probe_sent_encode(&h, &x.halves);
         }
         CHECK_INT(arrive(&x, true), turn == 0 ? 0 : 3);
-        CHECK_INT(x.asked, turn == 0 ? 3 : 6); /* the third time they are remembered */
+        /* the third frame's probes were remembered, so they are not requested again */
+        CHECK_INT(x.asked, turn == 0 ? 3 : 6);
         CHECK_INT(followed(&x), turn == 0 ? 0 : 3);
     }
     end(&x);
 }
 
-/* The probes of at least one frame are remembered. */
+/* The core remembers at least the probes of the last frame, to recognize repetitions. */
 TEST(the_last_probes_are_remembered)
 {
     nodes_clock x;
@@ -281,9 +283,10 @@ TEST(one_reading_is_enough)
     end(&x);
 }
 
-/* ---- A machine that slept ---- */
+/* ---- Clock estimates of a machine that was suspended ---- */
 
-/* The total suspended time since the boot, from the node's heartbeats. */
+/* Heartbeats state for how long the machine was suspended since it booted. If this time grew,
+ * earlier probes no longer describe the clock. */
 TEST(a_clock_that_stood)
 {
     static const struct {
@@ -328,7 +331,7 @@ TEST(probes_around_a_suspend)
 {
     static const struct {
         const char *what;
-        int64_t asleep, lost, probe; /* the break is at 50 ms */
+        int64_t asleep, lost, probe; /* times in ms; the suspend is at 50 ms */
         uint64_t followed;
     } rows[] = {
         { "behind it", 2 * MRD_SEC, MRD_SEC, 60 * MRD_MS, 1 },
@@ -399,7 +402,7 @@ TEST(an_estimate_with_its_bound)
     CHECK(e.state == text);
     CHECK(mrd_follow_live(x.n.follow, (mrd_local_ns){ now + MRD_SEC }, &later, &bound));
     CHECK_INT(e.rate_ppb, later.ns - at.ns - MRD_SEC);
-    x.n.awake.ns = now; /* suspended until then, so the estimate begins there */
+    x.n.awake.ns = now; /* the node was suspended until now, so its estimate begins now */
     CHECK(mrd_node_estimate(&x.n, &x.t, (mrd_local_ns){ now }, &e, text));
     CHECK(!mrd_node_estimate(&x.n, &x.t, (mrd_local_ns){ now - 1 }, &e, text));
     x.n.awake.ns = 0;
@@ -409,7 +412,7 @@ TEST(an_estimate_with_its_bound)
     CHECK(!mrd_node_estimate(&x.n, &x.t, (mrd_local_ns){ now }, &e, text)); /* no probe */
 }
 
-/* A node on the aggregator's own machine needs no estimate. */
+/* A node on the aggregator's machine has the aggregator's clock and needs no estimate. */
 TEST(a_clock_that_is_the_aggregators_own)
 {
     static const struct {

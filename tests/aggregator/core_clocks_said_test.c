@@ -1,5 +1,5 @@
-/* A node's readings of its own clocks: which are accepted, the bound that follows from them, and
- * their text for users. */
+/* Tests a node's readings of its own clocks, such as a PTP clock: which readings are accepted, the
+ * bound that follows from them, and their text for users. */
 #include "aggregator/core/node/host_reading.h"
 #include "base/buf.h"
 #include "base/num.h"
@@ -78,7 +78,8 @@ TEST(a_reading_is_taken_with_all_its_parts)
     CHECK(r.raw.ns == 1 && !r.has_timex && !r.has_clockbound && !r.has_phc && !r.has_vmclock);
 }
 
-/* Any number that is impossible as a time or error invalidates the whole reading. */
+/* If any number of a clock reading is impossible as a time or as an error, the whole reading is
+ * dropped, and the previous one stays. */
 TEST(a_reading_that_cannot_be_leaves_the_one_before)
 {
     const int64_t time = MRD_TIME_MAX + 1, error = 1LL << 60;

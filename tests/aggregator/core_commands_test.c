@@ -1,5 +1,5 @@
-/* Commands of users: in which states they are allowed, their effects, and that each is answered
- * once, when it is on disk. */
+/* Tests commands of users: in which states of a session they are allowed, their effects, and that
+ * each is answered once, after it is on disk. */
 #include "tests/aggregator/core_make.h"
 
 #define START (20 * MRD_SEC)
@@ -148,7 +148,7 @@ TEST(ids_are_not_used_twice)
     mrd_core_free(c);
 }
 
-/* The numbers of the published generator splitmix64 for this seed. */
+/* The core's random numbers must be those of the published generator splitmix64 for the seed. */
 TEST(random_numbers_are_those_of_the_generator)
 {
     static const uint64_t want[] = { 6457827717110365317u, 3203168211198807973u,
@@ -283,7 +283,8 @@ TEST(which_nodes_may_be_forgotten)
     mrd_core_free(c);
 }
 
-/* After nodes are removed, the nodes that take their slots are still found by name and connection. */
+/* After nodes are removed, the nodes that take their slots are still found by name and
+ * connection. */
 TEST(nodes_are_found_when_others_go)
 {
     static const char *const names[] = { "a", "b", "c", "d" };
@@ -313,7 +314,8 @@ TEST(nodes_are_found_when_others_go)
 TEST(a_slow_manifest_is_written_less_often)
 {
     static const struct {
-        int64_t took, again; /* ms; the next write is in a round of a second */
+        /* duration of a write, and time until the next one, in ms; writes begin at full seconds */
+        int64_t took, again;
     } rows[] = { { 0, 1000 }, { 100, 1000 }, { 101, 2000 }, { 400, 5000 } };
 
     for (size_t i = 0; i < MRD_COUNT(rows); i++) {
@@ -383,7 +385,8 @@ TEST(who_is_written_and_who_is_not)
     mrd_core_free(c);
 }
 
-/* A change during a write is written next. The end of a write that is not in progress is ignored. */
+/* A change during a write is written next. The end of a write that is not in progress is
+ * ignored. */
 TEST(what_changes_while_it_is_written)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });
@@ -498,7 +501,8 @@ TEST(a_command_waits_for_its_own_manifest)
     mrd_core_free(c);
 }
 
-/* The readers of a session are counted, and it is kept while it has one. */
+/* The core counts the readers of a session. The session must not be removed while it has a
+ * reader. */
 TEST(a_session_that_is_read_is_counted)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });

@@ -1,5 +1,5 @@
-/* An agent's counts of events and the times of losses: sums, differences, holes, and the JSON of
- * them. */
+/* Tests an agent's counts of events and the times of losses: sums, differences, holes in the
+ * recording, and their JSON. */
 #include "aggregator/core/common/text.h"
 #include "aggregator/core/node/counts.h"
 #include "base/buf.h"

@@ -1,15 +1,17 @@
-/* Explains why a complete session contains nothing but counters, and when there is no explanation. */
+/* Tests the message that explains why a complete session contains nothing but counters, and when
+ * there is no explanation. */
 #include "aggregator/core/manifest/empty.h"
 #include "aggregator/core/manifest/manifest.h"
 #include "tests/aggregator/core_make.h"
 
-/* A complete session of one node that is empty. The rows give the differences. */
+/* A row of the table: how the session differs from a complete, empty session of one node, and the
+ * expected explanation (`says`). */
 typedef struct {
-    const char *what, *says; /* NULL: it is not empty */
+    const char *what, *says; /* `says` is NULL if the session does not count as empty */
     mrd_session_state state;
     uint64_t events, chosen, left_out, dropped, delivered;
     unsigned processes, selected;
-    bool unknown; /* an older agent does not report it */
+    bool unknown; /* the agent is older and does not report these counts */
     const char *jobs[2], *ranks[2], *sources[2], *type, *core, *counter;
     int64_t from_step, to_step;
     bool recorder, triggered, nobody, artifact;

@@ -1,5 +1,5 @@
-/* Frames of nodes: which are accepted, the replies to the others, and the counts of durable
- * frames. */
+/* Tests the frames that nodes send: which are accepted, the replies to the others, and the counts
+ * of the frames that are on disk. */
 #include "aggregator/core/manifest/manifest.h"
 #include "tests/aggregator/core_make.h"
 
@@ -206,7 +206,7 @@ TEST(what_holds_an_agent_back_is_said_once_a_minute)
     mrd_core_free(c);
 }
 
-/* The list of nodes shows the limit for five seconds. */
+/* If a limit delays a node, the list of nodes must name this limit for five seconds. */
 TEST(a_node_says_what_holds_it_back_now)
 {
     mrd_core *c = make((mrd_core_limits){ 0 });
@@ -323,8 +323,8 @@ TEST(what_is_durable_is_counted)
     mrd_core_free(c);
 }
 
-/* The time range of a node's batches in its own clock. Batches in another clock do not change
- * it. */
+/* A part states the time range of its batches in the node's RAW clock. Batches in another clock do
+ * not change it. */
 TEST(the_times_of_stored_batches)
 {
     static const struct {
@@ -476,7 +476,7 @@ TEST(a_store_that_is_gone_takes_nothing)
         CHECK_INT(core_logged(c, "AGG-STORE-GONE", text), i == 0);
         CHECK_TEXT(mrd_core_store_message(c), "the folder was removed");
         CHECK_INT(c->sessions[0]->save.version,
-                  version + 1); /* open sessions have it in their manifests */
+                  version + 1); /* the manifests of open sessions contain this change */
     }
     CHECK_INT(over->save.version, before);
     e = send(c, START, 5, &f);

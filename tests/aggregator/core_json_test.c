@@ -1,5 +1,5 @@
-/* The JSON of nodes and sessions in the API and in session.json, other than the members that a
- * restart reads back. */
+/* Tests the JSON of nodes and sessions in the API and in session.json. manifest_test.c tests the
+ * members that are read again after a restart. */
 #include "aggregator/core/manifest/manifest.h"
 #include "base/buf.h"
 #include "tests/aggregator/core_make.h"
@@ -271,7 +271,7 @@ TEST(what_was_paused_is_told_apart)
 
 /* ---- A session ---- */
 
-/* Sums over the nodes of a session, and the members of each node. */
+/* The JSON of a session has sums over its nodes, and the members of each node. */
 TEST(what_is_said_of_the_nodes_of_a_session)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });
@@ -294,7 +294,7 @@ TEST(what_is_said_of_the_nodes_of_a_session)
         p->causality = (mrd_causality){ 10 * i, 0, 11 * i };
         p->first.ns = 12 * i;
         p->last.ns = 13 * i;
-        /* every second number, so the same number is missing */
+        /* Stores every second frame number, so that equally many numbers are missing. */
         for (uint64_t seq = 0; seq < i + 1; seq++)
             CHECK_ERR("add", mrd_part_stored(p, &(mrd_frame){ .seq = 2 * seq, .epoch = 5 }),
                       MRD_OK);
@@ -335,7 +335,7 @@ TEST(what_is_said_of_the_nodes_of_a_session)
     mrd_core_free(c);
 }
 
-/* The state of a session's merge and copy. */
+/* Tests the JSON of the state of a session's merge and of its copy. */
 TEST(what_is_said_of_a_merge_and_a_copy)
 {
     static const char *const merges[] = { "none", "waiting", "running",
@@ -441,7 +441,8 @@ TEST(what_is_told_of_a_job)
     mrd_core_free(c);
 }
 
-/* The reason why the session is not stored at present. A complete session has none. */
+/* If a session cannot be stored at present, its JSON has the reason. A complete session has no such
+ * reason. */
 TEST(why_a_session_is_not_stored)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });

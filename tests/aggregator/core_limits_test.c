@@ -1,4 +1,4 @@
-/* The limits of one session: the last item that fits is accepted. The next one is refused and
+/* Tests the limits of one session. The last item that fits is accepted. The next one is refused and
  * changes nothing. */
 #include "aggregator/core/decide/artifacts.h"
 #include "base/vec.h"
@@ -68,7 +68,8 @@ TEST(artifacts_of_a_session)
 
     CHECK_ERR("the first", announce(c, 1, &why), MRD_OK);
     while (s->n_artifacts <
-           MRD_ARTIFACTS_MAX - 1) { /* announced, they would be compared in pairs */
+           /* files are added directly, because each announcement is compared with all others */
+           MRD_ARTIFACTS_MAX - 1) {
         REQUIRE(MRD_VEC_NEXT(s->artifacts, s->n_artifacts));
         s->artifacts[s->n_artifacts] = (mrd_listed_artifact){ .size = 1 };
         snprintf(s->artifacts[s->n_artifacts].sha256, 65, "f%063zx", s->n_artifacts);
@@ -188,7 +189,9 @@ TEST(a_quota_is_full_until_a_frame_was_stored)
     CHECK_INT(s->room.ns, 0);
     mrd_core_disk(c, core_at(62 * MRD_SEC), INT64_MAX);
     CHECK(send_frame(c, n, seq, MRD_FRAME_CLOCK_DATA,
-                     62 * MRD_SEC)); /* small, in its part of the reserve: proves nothing */
+                     /* a small frame of clock data fits in its part of the reserve, so it does not
+                      * prove that the disk has space */
+                     62 * MRD_SEC));
     mrd_core_stored(c, core_at(62 * MRD_SEC), seq++, NULL);
     core_drain(c);
     CHECK(mrd_core_store_message(c) != NULL);

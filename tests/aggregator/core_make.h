@@ -1,4 +1,5 @@
-/* Makes a core for tests: sessions and parts are made by hand, and time is a number. */
+/* Makes a core (the decisions of the aggregator, without threads and files) for tests. The tests
+ * create sessions and parts directly, and time is a number that they pass. */
 #ifndef MRD_TESTS_AGGREGATOR_CORE_MAKE_H
 #define MRD_TESTS_AGGREGATOR_CORE_MAKE_H
 

@@ -1,5 +1,5 @@
-/* The models that were loaded on a node, and the features of its runtimes: received from its agent,
- * read back, and merged over nodes. */
+/* Tests the lists of models that were loaded on a node, and of its runtime's features: receiving
+ * them from the agent, reading them from a manifest, and joining them over nodes. */
 #include "aggregator/core/common/limits.h"
 #include "aggregator/core/common/text.h"
 #include "aggregator/core/node/models.h"
@@ -72,7 +72,8 @@ TEST(what_is_known_of_a_load_is_said)
     mrd_buf_fini(&got);
 }
 
-/* Models are identified by their hash. Without a hash, all other fields together identify a model. */
+/* Models are identified by their hash. Without a hash, all other fields together identify a
+ * model. */
 TEST(loads_of_one_model_are_together)
 {
     const struct {

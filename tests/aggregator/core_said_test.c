@@ -1,4 +1,4 @@
-/* The core's answers, messages, metrics and list of nodes, and the values that it accepts from
+/* Tests the core's answers, messages, metrics and list of nodes, and which values it accepts from
  * agents. */
 #include "aggregator/core/decide/artifacts.h"
 #include "aggregator/core/manifest/manifest.h"
@@ -67,7 +67,8 @@ TEST(a_silent_node_is_refused_with_the_time_it_had)
     mrd_core_free(c);
 }
 
-/* A start that was accepted before a restart waits until agents reconnect. An old start has failed. */
+/* A start that was accepted before a restart waits until agents reconnect. An old start has
+ * failed. */
 TEST(a_start_goes_on_after_a_restart_or_failed)
 {
     static const struct {
@@ -102,8 +103,9 @@ TEST(a_start_goes_on_after_a_restart_or_failed)
 
 /* ---- A full disk ---- */
 
-/* The message has both numbers. Clock data may use a sixteenth of the reserve, and batches none of
- * it. */
+/* The disk has less free space than --disk-reserve. The message must state both numbers. Frames
+ * with clock data may still use a sixteenth of the reserve, because they are small and needed for
+ * all other data. Batches must be refused. */
 TEST(a_full_disk_says_how_full_and_spares_clock_data)
 {
     static const struct {
@@ -122,7 +124,7 @@ TEST(a_full_disk_says_how_full_and_spares_clock_data)
 
     (void) core_session(c, 7, 0, MRD_SESSION_RECORDING);
     core_hello(c, START, "a", 1);
-    mrd_core_disk(c, core_at(START), 1 << 20); /* exactly the required amount */
+    mrd_core_disk(c, core_at(START), 1 << 20); /* exactly the required space */
     CHECK(mrd_core_store_message(c) == NULL);
     c->limits.disk_reserve = 5LL << 20;
     mrd_core_disk(c, core_at(START), 3LL << 20);
@@ -161,7 +163,8 @@ TEST(what_may_be_announced)
         mrd_err want;
     } rows[] = {
         { NULL, "x.ntff", 7, 10, MRD_OK },
-        { NULL, "x.ntff", 0, 10, MRD_OK }, /* of no session: only its bytes are requested */
+        /* Session 0 means that no session lists the file, and only its bytes are requested. */
+        { NULL, "x.ntff", 0, 10, MRD_OK },
         { NULL, "a/b/c/d/e/f/g/h/i/j/k/l/m/n/o/p", 7, 10, MRD_OK },
         { NULL, "a/b/c/d/e/f/g/h/i/j/k/l/m/n/o/p/q", 7, 10, MRD_INVALID },
         { NULL, "", 7, 10, MRD_INVALID },
@@ -207,7 +210,8 @@ TEST(what_may_be_announced)
     }
 }
 
-/* A complete file is complete in every session that lists it, and is logged once in each. */
+/* When a file is complete, it must be complete in every session that lists it, and be logged once
+ * in each. */
 static void
 unlogged(void *self, const mrd_session *s, const mrd_listed_artifact *a, bool is_new)
 {

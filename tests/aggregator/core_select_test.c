@@ -1,5 +1,5 @@
-/* A session's selection of events and nodes: the JSON of requests and manifests, refused values,
- * and the selected nodes. */
+/* Tests a session's selection of events and nodes: its JSON in requests and manifests, refused
+ * values, and which nodes are selected. */
 #include "aggregator/core/common/select.h"
 #include "base/buf.h"
 #include "base/obj.h"

@@ -1,4 +1,4 @@
-/* Functions that describe a session and a node's part in it, without changing them. */
+/* Tests functions that describe a session, or the part of a node in it, and change nothing. */
 #include "aggregator/core/common/text.h"
 #include "aggregator/core/manifest/manifest.h"
 #include "base/num.h"
@@ -163,8 +163,8 @@ TEST(which_parts_are_over)
     CHECK_INT(mrd_part_state_of("?"), MRD_PART_LOST);
 }
 
-/* The start of a part in session time. It uses the measured clock, or else the two clock readings
- * of the node. */
+/* The start of a part in session time is computed with the measured clock of the node. Without a
+ * measured clock, the node's two clock readings are used. */
 TEST(when_a_part_began)
 {
     static const struct {
@@ -209,8 +209,8 @@ TEST(holes_of_a_part_end_with_it)
     CHECK_INT(mrd_part_holes(&p, NULL, 0), 200);
 }
 
-/* Counts the stored and missing frames and the gaps of each run. Readers get the same without the
- * numbers. */
+/* Tests the counts of stored and missing frames, and of gaps in their numbers, for each run of an
+ * agent. A copy of the part for readers must have the same counts, without the numbers. */
 TEST(frames_of_a_part_are_counted)
 {
     static const uint64_t seqs[][2] = {
@@ -230,7 +230,7 @@ TEST(frames_of_a_part_are_counted)
         CHECK_ERR("stored", mrd_part_stored(p, &f), MRD_OK);
         CHECK(mrd_part_has(p, &f));
     }
-    p->epochs[1].end = 20; /* as the agent says */
+    p->epochs[1].end = 20; /* as the agent reports */
     CHECK(mrd_part_frames(p) == 6 && mrd_part_gaps(p) == 2 && p->n_epochs == 2);
     CHECK(p->events == 12 && p->batches == 6 && p->bytes == 6 * (MRD_FRAME_HEADER + 4));
     copy = mrd_part_copy(p);

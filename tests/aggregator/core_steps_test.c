@@ -1,4 +1,4 @@
-/* The steps of a session and their times: arming, start, stop, flush and merge. */
+/* Tests the steps of a session and when they happen: arming, start, stop, flush and merge. */
 #include "aggregator/core/decide/require.h"
 #include "aggregator/core/manifest/manifest.h"
 #include "tests/aggregator/core_make.h"
@@ -20,11 +20,13 @@ begun(mrd_core *c, const char *require, core_seen *x)
 
 /* ---- Getting ready ---- */
 
-/* A silent node is asked again after a quarter and after half of the timeout, which then expires. */
+/* A silent node is asked again after a quarter and after half of the timeout, which then
+ * expires. */
 TEST(a_silent_node_is_asked_three_times)
 {
     static const struct {
-        int64_t ms, timeout_ms; /* of a new survey, 0 for none */
+        /* time since the start, and timeout of the survey that begins then; 0 for no new survey */
+        int64_t ms, timeout_ms;
     } rows[] = { { 499, 0 }, { 500, 500 }, { 999, 0 }, { 1000, 1000 }, { 1999, 0 } };
     mrd_core *c = core_make((mrd_core_limits){ 0 });
     core_seen x = { 0 };
@@ -57,8 +59,8 @@ TEST(a_silent_node_is_asked_three_times)
     mrd_core_free(c);
 }
 
-/* The start lies far enough ahead for all nodes to receive it: twice the time of the slowest answer
- * and of the last manifest, at most 4 s. */
+/* The start time is set far enough in the future for all nodes to receive it. The delay is twice
+ * the time of the slowest answer and of writing the last manifest, at most 4 s. */
 TEST(a_start_leaves_time_to_hear_of_it)
 {
     static const struct {
@@ -130,7 +132,7 @@ TEST(nodes_that_are_on_their_way_back)
     }
 }
 
-/* Nodes outside of the selection are not waited for. */
+/* The start of a session must not wait for nodes outside of its selection. */
 TEST(nodes_that_are_not_meant_are_not_awaited)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });
@@ -229,7 +231,8 @@ TEST(how_many_nodes_are_required)
           mrd_require_number("x") == 1);
 }
 
-/* The message names three nodes of each kind and counts the others. Missing nodes can be forgotten. */
+/* The message names three nodes of each kind and counts the others. Missing nodes can be
+ * forgotten. */
 TEST(a_start_that_fails_names_some_of_the_nodes)
 {
     static const struct {
@@ -330,7 +333,8 @@ TEST(a_session_ends_by_its_duration)
     CHECK_INT(s->state, MRD_SESSION_RECORDING);
     /* the time of writing a manifest does not count here */
     c->save_dur = 50 * MRD_MS;
-    x = core_tick(c, START + 9400 * MRD_MS); /* the time that nodes need to receive it */
+    /* The stop is sent before its time, so that all nodes receive it in time. */
+    x = core_tick(c, START + 9400 * MRD_MS);
     CHECK(s->state == MRD_SESSION_STOPPING && x.asked[MRD__CONTROL_TYPE__CONTROL_STOP] == 1);
     CHECK_INT(s->stop.ns, START + 10 * MRD_SEC);
     CHECK_INT(s->flush_deadline.ns, START + 70 * MRD_SEC);
@@ -365,8 +369,8 @@ TEST(a_session_is_stopped_soon)
     mrd_core_free(c);
 }
 
-/* A stop directly after a trigger, or after a node's report of one, waits until the nodes were asked
- * for the window. */
+/* A stop directly after a trigger, or after a node's report of one, waits until the nodes were
+ * asked for the window. */
 TEST(a_stop_waits_for_triggers)
 {
     for (int reported = 0; reported < 2; reported++) {

@@ -1,4 +1,5 @@
-/* The stored data of sessions: their files, exports, removals, and loaded manifests. */
+/* Tests the stored data of sessions: their files, exports and removals, and what follows from their
+ * manifests after a restart. */
 #include "aggregator/core/decide/artifacts.h"
 #include "aggregator/core/manifest/manifest.h"
 #include "tests/aggregator/core_make.h"
@@ -139,9 +140,9 @@ TEST(a_file_that_is_whole)
     CHECK(s[0]->artifacts[1].logged && !s[0]->artifacts[0].logged && !s[2]->artifacts[1].logged);
     n = 0;
     mrd_core_artifact_complete(c, core_at(START), sha('1'), count, &n);
-    CHECK_INT(n, 100); /* of the third only, because its line was lost */
+    CHECK_INT(n, 100); /* only for the third session, whose log line was lost */
     s[0]->state = s[2]->state = MRD_SESSION_COMPLETE;
-    CHECK(!mrd_core_artifact_is_open(c, sha('1'))); /* the other is deleted */
+    CHECK(!mrd_core_artifact_is_open(c, sha('1'))); /* the other session that lists it is deleted */
     s[2]->state = MRD_SESSION_RECORDING;
     CHECK(mrd_core_artifact_is_open(c, sha('1')) && mrd_core_artifact_is_open(c, sha('2')));
     mrd_core_free(c);
@@ -385,7 +386,7 @@ load(mrd_core *c, const char *text, const char *log)
     return s;
 }
 
-/* The step at which a session continues after a restart, according to its manifest. */
+/* After a restart, the manifest determines at which step a session continues. */
 TEST(where_a_session_goes_on)
 {
     static const struct {
@@ -525,8 +526,8 @@ TEST(what_a_journal_has_beside_its_manifest)
     }
 }
 
-/* A list of nodes written by hand or by an older release. Missing members have defaults, and
- * invalid nodes are ignored. */
+/* The list of nodes may be written by hand or by an older release. Missing members get their
+ * defaults, and invalid nodes are ignored. */
 TEST(a_list_of_nodes_with_less_in_it)
 {
     static const char text[] =

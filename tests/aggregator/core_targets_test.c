@@ -1,5 +1,5 @@
-/* The export targets of the operator's option: valid lists, the parsed targets, and the messages
- * about unknown names. */
+/* Tests the option with the operator's export targets: which lists are valid, the parsed targets,
+ * and the messages about unknown names. */
 #include "aggregator/core/common/targets.h"
 #include "base/obj.h"
 #include "tests/check.h"
@@ -76,7 +76,8 @@ TEST(each_has_a_name_and_a_place)
         { "a=/x", "[a /x]" },
         { "a=/x,", "[a /x]" },
         { "team=/mnt/p,cold=s3://b/x=1,z=/", "[team /mnt/p][cold s3://b/x=1][z /]" },
-        { "/mnt/p,a=/x", "[ /mnt/p][a /x]" }, /* not checked: a target without a name */
+        /* the function does not check for a target without a name */
+        { "/mnt/p,a=/x", "[ /mnt/p][a /x]" },
     };
 
     for (size_t i = 0; i < MRD_COUNT(rows); i++) {

@@ -1,5 +1,5 @@
-/* The core alone: its answers and its messages to nodes, and that it sends them only when they are
- * allowed. */
+/* Tests the core (the decisions of the aggregator) alone: its answers and messages to nodes, and
+ * that it sends them only when this is allowed, for example after a manifest is on disk. */
 #include "aggregator/core/manifest/manifest.h"
 #include "base/num.h"
 #include "tests/aggregator/core_make.h"
@@ -67,7 +67,8 @@ TEST(nobody_is_acknowledged_before_it_is_durable)
     mrd_core_free(c);
 }
 
-/* The session is closed and the reply was lost. The repeated frame is answered as stored. */
+/* The reply to a frame was lost, and the session has ended since. The repeated frame must be
+ * answered as stored. */
 TEST(a_repetition_is_known_after_the_end)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });
@@ -202,8 +203,8 @@ TEST(a_start_is_sent_when_it_is_on_disk)
     mrd_core_free(c);
 }
 
-/* The transport repeats a request, and the duplicate may arrive after the next one. It is
- * ignored. */
+/* The transport repeats a request, and the duplicate may arrive after the next request. A late
+ * duplicate of a heartbeat must be ignored. */
 TEST(a_heartbeat_that_comes_late_counts_nothing)
 {
     static const struct {
@@ -254,7 +255,8 @@ TEST(a_session_of_which_rings_were_left_out_is_not_whole)
     st.unread = hb.unread = &now;
     hb.sessions = list;
     hb.n_sessions = 1;
-    for (uint32_t n = 0; n < 3; n++) { /* 0, then 5 rings and a directory, then 2 of them */
+    /* The node reports first no unread ring, then 5 rings and a directory, then 2 rings. */
+    for (uint32_t n = 0; n < 3; n++) {
         now.rings_beyond = n == 1 ? 5 : n;
         now.directories = n == 1;
         now.rings_other_boot = 9;
@@ -524,11 +526,12 @@ TEST(a_pause_counts_where_it_was_carried_out)
     CHECK_INT(mrd_session_pauses(s, mrd_session_part(s, "a"), found), 1);
     CHECK_INT(found[0].last.ns, INT64_MAX);
     CHECK_INT(mrd_session_pauses(s, mrd_session_part(s, "b"), found), 0);
-    /* b reports that it still records. The change is sent again, but not with each heartbeat. */
+    /* Node b reports that it still records. So it has not received the pause. The pause is sent
+     * again, but at most once per second. */
     CHECK(records_at(c, t + 2, "b", 0));
     CHECK(!records_at(c, t + 3, "b", 0));
     CHECK(records_at(c, t + 2 + MRD_SEC, "b", 0));
-    /* The survey has ended, and is repeated until it is answered. */
+    /* The survey about the change has ended. It is repeated until all nodes have answered. */
     for (int i = 1; i <= 2; i++) {
         t += 7 * MRD_SEC;
         CHECK(!records_at(c, t, "a", 1) && records_at(c, t, "b", 0));
@@ -554,10 +557,9 @@ TEST(a_pause_counts_where_it_was_carried_out)
     mrd_core_free(c);
 }
 
-/* A trigger that arrives with the start is sent to the nodes when they have the session. */
-/* After a reboot the wall clock of the aggregator's machine is an hour before the start of a
- * session, and session time began again. A running session of the earlier timeline stops now and
- * not in an hour. One that has not begun stops when it begins. */
+/* The aggregator's machine rebooted, session time began again, and its clock is now an hour before
+ * the start of a session. A stop must end a running session of the earlier timeline at once and not
+ * in an hour. A session that has not begun must stop when it begins. */
 TEST(a_start_of_an_earlier_boot_is_not_awaited)
 {
     static const char *const timelines[] = { "earlier", "this" };
@@ -578,6 +580,8 @@ TEST(a_start_of_an_earlier_boot_is_not_awaited)
     }
 }
 
+/* A user's trigger arrives while the start of the session is being sent. It must be sent to the
+ * nodes only after they have the session. */
 TEST(a_trigger_waits_until_the_start_was_sent)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });
@@ -617,8 +621,8 @@ TEST(a_trigger_waits_until_the_start_was_sent)
     mrd_core_free(c);
 }
 
-/* One session has reached its limit of triggers. The windows of the other sessions are still kept,
- * and the answer reports both. */
+/* One session has reached its limit of triggers. A trigger of all sessions must still keep the
+ * windows of the other sessions, and the answer must report both. */
 TEST(a_full_session_keeps_no_other_from_its_trigger)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });
@@ -649,7 +653,8 @@ TEST(a_full_session_keeps_no_other_from_its_trigger)
     mrd_core_free(c);
 }
 
-/* The row for causes without a row of their own has their common time range. */
+/* Causes of loss above the limit of rows share the last row. Its time range must contain all their
+ * losses. */
 TEST(gathered_losses_keep_their_times)
 {
     mrd_counts counts = { 0 };
@@ -697,7 +702,8 @@ TEST(a_start_that_cannot_be_written_did_not_happen)
     CHECK(core_find(c, MRD_DO_ANSWER, 0, &e) && e.err == MRD_IO);
     CHECK(mrd_core_session(c, save.session->id) == NULL);
     mrd_core_tick(c, core_at(3));
-    CHECK(core_find(c, MRD_DO_REMOVE, 0, &e)); /* with the remaining part of its directory */
+    /* The session is removed together with what was already made of its directory. */
+    CHECK(core_find(c, MRD_DO_REMOVE, 0, &e));
     mrd_core_removed(c, core_at(4), e.session->id, NULL);
     core_drain(c);
     CHECK_INT(c->n_sessions, 0);

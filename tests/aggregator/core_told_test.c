@@ -1,5 +1,5 @@
-/* The messages to nodes about their sessions, and their answers: surveys, directives in heartbeat
- * replies, triggers, changes. */
+/* Tests the messages to nodes about their sessions and the nodes' answers: surveys (questions to
+ * all nodes), directives in replies to heartbeats, triggers and changes. */
 #include "tests/aggregator/core_make.h"
 
 #define START (20 * MRD_SEC)
@@ -60,7 +60,8 @@ TEST(only_answers_to_a_question_count)
         core_drain(c);
         CHECK_ROW(rows[i].what, v->answered == before + rows[i].counts);
     }
-    CHECK(v->answered == 2 && v->last.ns == START + 1 && s->n_parts == 0); /* none was selected */
+    /* The answers say that the session selects no process, so it has no parts. */
+    CHECK(v->answered == 2 && v->last.ns == START + 1 && s->n_parts == 0);
     mrd_core_free(c);
 }
 
@@ -111,7 +112,7 @@ TEST(as_many_questions_as_may)
         id = mrd_core_ask(c, s, MRD__CONTROL_TYPE__CONTROL_STOP, NULL, MRD_SEC, 0);
         first = i == 0 ? id : first;
         CHECK_INT(id, first + i);
-        /* no node can answer, so it ends at once */
+        /* no node is connected that could answer, so the survey ends at once */
         CHECK_INT(mrd_core_survey(c, id)->deadline.ns, START);
     }
     CHECK_INT(mrd_core_ask(c, s, MRD__CONTROL_TYPE__CONTROL_STOP, NULL, MRD_SEC, 0), 0);
@@ -120,7 +121,8 @@ TEST(as_many_questions_as_may)
     mrd_core_free(c);
 }
 
-/* The effect of an answer on its node depends on the survey. */
+/* A node's answer to a survey changes what the core stores about the node. What it changes depends
+ * on the survey: ARM, TRIGGER or CHANGE. */
 TEST(what_an_answer_changes)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });
@@ -156,10 +158,12 @@ TEST(what_an_answer_changes)
         mrd_core_answered(c, core_at(START), ask.survey, &r);
         core_drain(c);
         p = mrd_session_part(s, "a");
-        CHECK_INT(p != NULL, i > 0); /* none of its processes is selected */
+        /* The first answer says that the session selects no process of the node. */
+        CHECK_INT(p != NULL, i > 0);
         if (p == NULL)
             continue;
-        /* The answer is late. The session has begun, so the heartbeat's state counts. */
+        /* Answers after the begin of the session are late. They do not change the part's clock and
+         * state, which come from the node's heartbeats then. */
         CHECK(p->clock.bound == -1 && p->state == MRD_PART_ARMED);
         CHECK_INT(s->triggers[0].acknowledged, i >= 3);
         CHECK_INT(p->revision, i == 5 ? 3 : 0);
@@ -281,8 +285,8 @@ TEST(who_is_told_to_record)
     }
 }
 
-/* A session that is unknown here or complete is to be forgotten, unless it was already delivered or
- * refused. */
+/* A node reports a session that the aggregator does not have or that is complete. The reply must
+ * tell the node to remove the session, unless the node has delivered or refused it already. */
 TEST(what_a_node_is_to_forget)
 {
     static const Mrd__NodePhase phases[] = {
@@ -291,7 +295,9 @@ TEST(what_a_node_is_to_forget)
     };
 
     for (size_t i = 0; i < MRD_COUNT(phases); i++) {
-        for (int there = 0; there < 4; there++) { /* none, over, open, unreadable now */
+        /* the session: 0 does not exist, 1 is complete, 2 is recording, 3 has an unreadable
+         * manifest */
+        for (int there = 0; there < 4; there++) {
             mrd_core *c = core_make((mrd_core_limits){ 0 });
             bool cancels = i < 3 && there < 2;
             mrd_effect e;
@@ -317,10 +323,13 @@ TEST(what_a_node_is_to_forget)
     }
 }
 
-/* A start waits until the pauses of the session are on disk. The answer says that it lacks it. */
+/* A heartbeat reply may lack a session that the node should record: its pauses are not on disk yet,
+ * or the reply is full. The reply must then have `unlisted` set, so that the node does not remove
+ * the session. */
 TEST(an_answer_says_that_it_lacks_a_session)
 {
-    for (int lacks = 0; lacks < 3; lacks++) { /* nothing, a pause on disk, room */
+    /* 0: the reply lacks nothing; 1: a pause is not on disk; 2: the reply is full */
+    for (int lacks = 0; lacks < 3; lacks++) {
         mrd_core *c = core_make((mrd_core_limits){ 0 });
         size_t n = lacks == 2 ? MRD_DIRECTIVES_MAX + 1 : 1;
         mrd_effect e;
@@ -369,8 +378,9 @@ TEST(an_answer_has_room_for_so_many_directives)
     mrd_core_free(c);
 }
 
-/* A node that missed a trigger receives it while it still holds part of its window, the earliest of
- * the last sixteen first. */
+/* A node that did not acknowledge a trigger must receive it again with a heartbeat reply, as long
+ * as its flight recorder still has a part of the trigger's window. Only the last sixteen triggers
+ * are sent again, the earliest first. */
 TEST(a_trigger_that_a_node_missed)
 {
     static const struct {
@@ -463,7 +473,7 @@ TEST(what_nodes_saw_becomes_a_window)
 
     core_hello(c, START, "a", 1);
     core_hello(c, START, "b", 2);
-    notes(c, START, 0, "slow", "1"); /* it has no part in the session yet */
+    notes(c, START, 0, "slow", "1"); /* the node has no part in the session yet */
     CHECK_INT(s->report_at.ns, 0);
     core_part(c, s, "a", MRD_PART_RECORDING);
     core_part(c, s, "b", MRD_PART_RECORDING);
@@ -483,7 +493,7 @@ TEST(what_nodes_saw_becomes_a_window)
     CHECK_INT(s->triggers[0].to.ns - s->triggers[0].from.ns, 20 * MRD_SEC);
     CHECK_TEXT(s->triggers[0].reason, "a: slow");
     CHECK(s->report_at.ns == 0 && x.asked[MRD__CONTROL_TYPE__CONTROL_TRIGGER] == 1);
-    notes(c, START + 600 * MRD_MS, 1, "later", "1"); /* not before a second has passed */
+    notes(c, START + 600 * MRD_MS, 1, "later", "1"); /* no new window before a second has passed */
     CHECK_INT(s->report_at.ns, START + 2 + 1500 * MRD_MS);
     s->params.recorder_ns = 3 * MRD_SEC;
     mrd_core_tick(c, core_at(START + 2 + 1500 * MRD_MS));
@@ -492,7 +502,8 @@ TEST(what_nodes_saw_becomes_a_window)
     /* the whole recorder memory */
     CHECK_INT(s->triggers[1].to.ns - s->triggers[1].from.ns, 3 * MRD_SEC);
     notes(c, START + 10 * MRD_SEC, 1, "", "");
-    notes(c, START + 11 * MRD_SEC, 1, "later", "1"); /* the same reason after an empty one */
+    /* the node reports the same reason again after an empty one */
+    notes(c, START + 11 * MRD_SEC, 1, "later", "1");
     CHECK_INT(s->report_at.ns, START + 11500 * MRD_MS);
     while (s->n_triggers < MRD_TRIGGERS_MAX)
         CHECK_ERR("add", mrd_session_add_trigger(s, &(mrd_trigger){ .id = 1 }, NULL), MRD_OK);
@@ -502,8 +513,8 @@ TEST(what_nodes_saw_becomes_a_window)
     mrd_core_free(c);
 }
 
-/* Which sessions keep a window if an agent reports for one session, and if an agent of an earlier
- * release reports for its node. */
+/* An agent reports a reason for a window for one session, and only this session keeps a window. An
+ * agent of an earlier release reports it for its node, so all sessions of the node keep one. */
 TEST(a_report_is_of_one_session)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });
@@ -628,8 +639,8 @@ TEST(which_sessions_are_triggered)
     }
 }
 
-/* The maximum number of commands waits for the disk. The window is kept, and the answer says that
- * it does not wait. */
+/* The maximum number of commands already waits for the disk. A further trigger must be answered at
+ * once, with a message that the answer did not wait, and must still take effect. */
 TEST(a_trigger_that_is_not_awaited)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });

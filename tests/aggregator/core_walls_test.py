@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""What aggregator/core may include and call: nothing that does I/O, locks, starts threads or reads a clock.
+"""Tests that aggregator/core includes and calls nothing that does I/O, locks, starts threads or reads a clock.
 
-Checked are the #include lines of its files and the symbols that its library imports. Every header of the aggregator is short,
-and no two files of it include each other in a circle.
+The test checks the #include lines of its files and the symbols that its library imports. It also checks that every header of
+the aggregator is short, and that the headers do not include each other in a circle.
 """
 import os
 import re

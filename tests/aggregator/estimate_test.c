@@ -1,6 +1,6 @@
-/* The aggregator's estimate of an agent's clock, extrapolated as a line like the agent does. The
- * truth lies within the bound, before and after the time of the estimate. Clocks, delays and gaps
- * are random, and the seed is printed. */
+/* Tests the aggregator's estimate of an agent's clock. The estimate is a straight line, which is
+ * used before and after its own time. The true time must always be within the stated bound. Clocks,
+ * delays and gaps are random, and the seed is printed. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,7 +74,8 @@ drift_is_least(mrd_follow *f, int64_t local, const Mrd__ClockEstimate *e)
     return (int64_t) e->drift_ppb >= least && (int64_t) e->drift_ppb <= least + 1;
 }
 
-/* Counts the estimates that were wrong at any time within half a minute, or wider than necessary. */
+/* Counts the estimates that were wrong at any time within half a minute, or wider than
+ * necessary. */
 static unsigned
 false_ones(unsigned *told, unsigned *without)
 {
@@ -97,7 +98,7 @@ false_ones(unsigned *told, unsigned *without)
             wrong += e.rate_ppb != 0 && !drift_is_least(f, at - back, &e);
             *without += e.rate_ppb != 0 && e.drift_ppb == 0;
             if (e.drift_ppb == 0)
-                continue; /* a line is not drawn then */
+                continue; /* the agent extrapolates no line in this case */
             ++*told;
             for (int64_t s = -30; s <= 30; s++) {
                 int64_t local = at - back + s * MRD_SEC, age = s < 0 ? -s : s;
@@ -142,8 +143,9 @@ typedef struct {
     clock_frame v[FRAMES]; /* the last is being filled */
     size_t n_frames;
     int64_t at, ppb, asleep, watched;
-    int64_t ahead;               /* added to its clock for an earlier boot */
-    int64_t woke[64], slept[64]; /* by its clock; total suspended time then */
+    int64_t ahead; /* ns added to the node's clock for the frames of an earlier boot */
+    /* times of wake-ups by the node's clock, and its total suspended time at each */
+    int64_t woke[64], slept[64];
     size_t n_sleeps;
     uint32_t k;
     unsigned told, wrong;
@@ -261,8 +263,8 @@ turn(sleeper *s)
         ask(s, s->at - below(20 * MRD_SEC));
 }
 
-/* The frames of its clock and its heartbeats arrive in any order. No bound is wrong, and some
- * estimates have a bound. */
+/* The machine is suspended at times. Its frames of clock data and its heartbeats arrive in any
+ * order. No stated bound may be wrong, and some estimates must have a bound. */
 TEST(a_clock_that_stood_is_not_believed)
 {
     unsigned told = 0, wrong = 0;

@@ -1,5 +1,7 @@
-"""Exports into a file system that fails at each of its calls, turns root into nobody, keeps whole seconds, and hangs, and by an aggregator that is not root: what is not there is told with the system's reason, what
-is told as done is whole, and all of it goes on when the file system works again. Usage: export_fuse_test.py EXPORT_RUN"""
+"""Tests exports into a file system that fails at each of its calls, maps root to nobody, stores
+whole seconds only, and hangs. The aggregator also runs as a user other than root. Failures must be
+reported with the system's reason, and what is reported as done must be complete. When the file
+system works again, the exports continue. Usage: export_fuse_test.py EXPORT_RUN"""
 import errno
 import os
 import random

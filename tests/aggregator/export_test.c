@@ -1,9 +1,8 @@
-/*
- * Exports into a directory, by the export thread in its own process. It is killed before each call
- * that changes something (ptrace). Users plant all kinds of files at its destination, and one user
- * renames and links permanently. A copy must be complete or reported as missing. Nothing is written
- * twice. Outside of the target nothing is written, and no owner or permission changes.
- */
+/* Tests exports of sessions into a directory. The export runs in a process of its own, which is
+ * killed before each system call that changes something (ptrace). Users have put all kinds of files
+ * at the destination, and one user renames files and makes links all the time. A copy must be
+ * complete or reported as missing. No file is written twice, nothing is written outside of the
+ * destination, and no owner or permission changes. */
 #include "tests/check.h"
 
 #include <dirent.h>
@@ -21,7 +20,7 @@
 #include "base/buf.h"
 #include "tests/wait.h"
 
-#define EVE    54321 /* owner of the job; and another user */
+#define EVE    54321 /* user id of the job's owner, and of an attacker */
 #define OTHER  54322
 #define BIG    ((1u << 20) + 17)
 #define FILE_N 9
@@ -326,7 +325,8 @@ changes(const struct ptrace_syscall_info *call)
     }
 }
 
-/* Kills the process before change number kill_at (0: never). False if tracing is not allowed here. */
+/* Kills the process before change number kill_at (0: never). False if tracing is not allowed
+ * here. */
 static bool
 follow(pid_t child, unsigned kill_at, outcome *o)
 {
@@ -452,7 +452,7 @@ typedef struct {
     char store[80], target[80], outside[80];
 } ground;
 
-/* In memory if possible, because the time of a disk sync is not tested. */
+/* Makes a test's directories, in memory if possible, because syncs to a disk would be slow. */
 static void
 begin(ground *g)
 {
@@ -554,7 +554,7 @@ TEST(killed_before_every_change_it_ends_whole_and_writes_nothing_twice)
     CHECK(kills > 300);
 }
 
-/* ---- Objects that users plant ---- */
+/* ---- Attacks: users put links and other objects into the target directory ---- */
 
 static void
 plant(const ground *g, const char *at, uint64_t *draw, bool user)
@@ -634,7 +634,7 @@ TEST(nothing_outside_is_touched_whatever_lies_in_its_way)
             plant(&g, path, &draw, seed_of(&draw) % 2 == 0);
             free(path);
         }
-        mrd_buf_reset(&before); /* an object may have been planted through a planted link */
+        mrd_buf_reset(&before); /* a planted link may have led outside of the target */
         describe(g.outside, &before);
         REQUIRE(export_once(&t, false, 0, &o));
         mrd_buf_reset(&after);
@@ -778,7 +778,7 @@ TEST(a_folder_that_is_the_users_is_compared)
         mrd_buf before = { 0 }, after = { 0 };
         char *top = join(g.store, "sessions/s-1");
 
-        /* made by the user before the export */
+        /* the user made the directory before the export */
         REQUIRE(mkdir(at, 0700) == 0 && chown(at, EVE, EVE) == 0);
         REQUIRE(export_once(&t, false, 0, &o));
         CHECK(!o.done && o.files == 0 && strstr(o.text, "user 54321's already") != NULL &&
@@ -801,7 +801,7 @@ TEST(a_folder_that_is_the_users_is_compared)
         CHECK(!o.done && strstr(o.text, files[1]) != NULL);
         describe(at, &after);
         CHECK_TEXT(mrd_buf_cstr(&after), mrd_buf_cstr(&before));
-        /* removed by the user: exported again */
+        /* the user removed the copy, so it must be exported again */
         remove_below(at);
         REQUIRE(export_once(&t, false, 0, &o));
         CHECK(o.done && o.bytes > 0 && is_whole(&t, at));
@@ -813,7 +813,7 @@ TEST(a_folder_that_is_the_users_is_compared)
     free(file);
 }
 
-/* A killed viewer leaves some of its results in the directory of its process. */
+/* Results of a viewer that was killed are incomplete, so they must not be exported. */
 TEST(what_may_be_half_of_a_viewers_results_is_left_out)
 {
     static const struct {

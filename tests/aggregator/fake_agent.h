@@ -18,7 +18,7 @@
 #include "tests/wait.h"
 #include "timesync/probe.h"
 
-#define FAKE_KEEP 4096 /* batches of one session */
+#define FAKE_KEEP 4096 /* maximum number of batches of one session */
 
 typedef struct {
     /* set before start */
@@ -28,11 +28,12 @@ typedef struct {
     /* number of first surveys to ignore, as if the control connection was late */
     unsigned late_by;
     uint32_t events;   /* per batch */
-    unsigned batches;  /* per session; 0 to continue while it records */
+    unsigned batches;  /* number of batches per session; 0 means until the session ends */
     unsigned pause_ms; /* between two batches */
     uint64_t run;
     int64_t
-        /* its first frame has probes of a clock that is behind by this; 0 for no probes */
+        /* The first frame has probes of a clock that is behind the aggregator's clock by this many
+         * ns. 0 means no probes. */
         probe_offset_ns;
     mrd_link_tls tls;
     /* read after */
@@ -41,7 +42,8 @@ typedef struct {
     _Atomic int phase;
     _Atomic unsigned triggers, repeated; /* distinct triggers; repeated triggers */
     _Atomic unsigned beats;              /* answered heartbeats */
-    uint64_t trigger[16];                /* written before the count is incremented */
+    /* ids of the received triggers; each is stored before the count is incremented */
+    uint64_t trigger[16];
     char message[256];
     /* its own */
     pthread_t thread;
@@ -52,7 +54,7 @@ typedef struct {
     mrd_track_id track;
     mrd_sid name;
     uint64_t session, epoch, next_seq;
-    mrd_buf kept[FAKE_KEEP]; /* by sequence number, freed when acknowledged */
+    mrd_buf kept[FAKE_KEEP]; /* sent batches, indexed by sequence number; freed when acknowledged */
     bool in_flight[FAKE_KEEP], acked[FAKE_KEEP];
     uint32_t counts[FAKE_KEEP];
     int64_t last_beat_ns, last_begin_ns, started_ns, retry_ns, ts_ns;
@@ -267,7 +269,8 @@ fake_event(fake_agent *a, mrd_link_event *ev)
         a->up = ev->kind == MRD_LINK_UP;
         a->hello_wanted = a->up;
     } else if (ev->kind == MRD_LINK_REPLY && a->deaf && ev->tag < FAKE_KEEP) {
-        a->in_flight[ev->tag] = false; /* as if the acknowledgement was lost, so it is sent again */
+        /* imitates a lost acknowledgement, so the batch is sent again */
+        a->in_flight[ev->tag] = false;
     } else if (ev->kind == MRD_LINK_REPLY) {
         fake_reply(a, ev);
     } else if (ev->kind == MRD_LINK_CONTROL) {

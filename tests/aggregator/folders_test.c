@@ -1,4 +1,5 @@
-/* The directories of a store: measured, removed and cleaned up, and arriving files. */
+/* Tests the directories of a store: how they are measured, removed and cleaned up, and how arriving
+ * files are stored in them. */
 #include "tests/check.h"
 #include "tests/wait.h"
 
@@ -149,7 +150,7 @@ TEST(folders_are_measured_and_removed)
 /* ---- Artifacts ---- */
 
 typedef struct {
-    const char *listed[4]; /* complete, or parts that may continue */
+    const char *listed[4]; /* names of complete files, or of parts whose upload may continue */
     unsigned removed;
     uint64_t grown;
 } book;
@@ -162,7 +163,7 @@ on_grown(void *self, const char *sha256, uint64_t bytes, uint64_t more)
     ((book *) self)->grown = bytes;
 }
 
-static mrd_artifact_note *a_note; /* what on_complete passes on; NULL: nothing */
+static mrd_artifact_note *a_note; /* the note that on_complete returns; NULL means none */
 
 static size_t
 on_complete(void *self, const char *sha256, bool proven, mrd_artifact_note **ret_notes)
@@ -253,7 +254,7 @@ TEST(what_nobody_lists_is_swept)
     mrd_session_store_fini(&store);
 }
 
-/* The limit of concurrent uploads: the next one waits until an upload stalls. */
+/* The number of concurrent uploads is limited. One more upload waits until one of them stalls. */
 TEST(uploads_are_bounded)
 {
     mrd_session_store store = open_store();
@@ -319,7 +320,7 @@ TEST(an_upload_belongs_to_one_node)
 }
 
 static unsigned answers;  /* atomic */
-static int refused_links; /* errno of all links; 0: they are made */
+static int refused_links; /* errno with which all calls of link() fail; 0 means they succeed */
 
 void __wrap_mrd_server_reply(mrd_server *server, mrd_server_request *request, mrd_bytes reply);
 int __real_link(const char *from, const char *to);
@@ -425,7 +426,7 @@ TEST(links_that_are_refused)
         a_note->n_links = 1;
         mrd_buf_text(&a_note->lines, "line\n");
         refused_links = rows[i].sys;
-        mrd_artifact_prove(a, proof); /* it stays in the list of proven files */
+        mrd_artifact_prove(a, proof); /* `proof` stays in the list of proven files */
         CHECK_ERR(strerror(rows[i].sys), proof->err, rows[i].err);
         CHECK_ROW(strerror(rows[i].sys),
                   rows[i].err == MRD_OK || strstr(proof->text, strerror(rows[i].sys)) != NULL);

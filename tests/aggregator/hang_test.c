@@ -1,8 +1,8 @@
 /*
- * The hang watch of the core in fake time: generated jobs with one fault each, and healthy jobs.
- *
- * The jobs here are a small model of training: ranks compute, enter an execution together, then a
- * collective. The truth is what the generator injected. Reports are made as agents make them.
+ * Tests the hang watch of the aggregator in simulated time, with generated jobs that have one fault
+ * each, and with healthy jobs. The jobs are a small model of training, in which ranks compute,
+ * enter an execution together, and then a collective. The verdict must name the fault that the
+ * generator made. Reports are made as agents make them.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -366,7 +366,7 @@ look_at(job *j, rank *r)
     return changed;
 }
 
-/* Sends the stacks that a verdict needs, and others that nobody asked for. */
+/* Sends the stacks that a verdict needs, and others that were not requested. */
 static void
 answer_stacks(job *j, int node)
 {
@@ -556,8 +556,8 @@ start(job *j, uint64_t seed, fault kind, blind hidden, int n)
     }
 }
 
-/* Fifteen seconds later an innocent rank gives up or is looked at, the calls of all but one fail, or
- * the agent of an innocent rank falls silent. */
+/* Fifteen seconds later an innocent rank gives up or is looked at, the calls of all but one fail,
+ * or the agent of an innocent rank falls silent. */
 static void
 follow(job *j)
 {

@@ -1,4 +1,4 @@
-/* Requests that wait for the identification of their caller by another service. They do not block
+/* Tests requests that wait until another service has identified their caller. They must not block
  * other requests, and are answered when the caller is identified. */
 #include "httpd/httpd.h"
 

@@ -1,4 +1,4 @@
-/* Sessions of jobs in the core: which jobs get one, which nodes join it, and when it ends. */
+/* Tests the sessions of jobs: which jobs get a session, which nodes join it, and when it ends. */
 #include "aggregator/core/decide/jobs.h"
 
 #include "aggregator/core/model/core.h"
@@ -34,7 +34,8 @@ enum {
     HOOK = MRD__JOB_WITNESS__WITNESS_HOOK
 };
 
-/* Sends the job and returns the answer. Its changes are written. */
+/* Sends a node's message about the job to the core, writes the resulting changes to disk, and
+ * returns the answer. */
 static mrd_effect
 says_as(mrd_core *c, int64_t now, size_t node, said what, int witness)
 {
@@ -123,7 +124,8 @@ TEST(jobs_of_one_number_are_told_apart)
         CHECK_INT(c->n_sessions, i + 2);
     }
     (void) says(c, T0, 1, (said){ "job=7\nrestart=0\n", NULL, NULL, 5, 1, 0, false });
-    CHECK_INT(c->n_sessions, MRD_COUNT(others) + 1); /* the first run, by its number */
+    /* restart=0 is the first run, so it gets no further session */
+    CHECK_INT(c->n_sessions, MRD_COUNT(others) + 1);
     mrd_core_free(c);
 }
 
@@ -238,7 +240,8 @@ TEST(jobs_that_are_over_get_their_sessions_when_there_is_room)
     CHECK_INT(n_ended, MRD_COUNT(jobs));
     CHECK(refused > 0);
     REQUIRE(c->n_sessions == MRD_COUNT(jobs));
-    for (size_t i = 0; i < c->n_sessions; i++) /* the contents of its rings belong to it */
+    /* the events in the rings since the job's start belong to its session */
+    for (size_t i = 0; i < c->n_sessions; i++)
         CHECK_INT(c->sessions[i]->go.ns - c->sessions[0]->go.ns, 0);
     mrd_core_free(c);
 }
@@ -264,7 +267,7 @@ TEST(owner_keys_are_checked_and_bounded)
 
 typedef struct {
     const char *what;
-    uint32_t nodes; /* that the job says it has */
+    uint32_t nodes; /* number of nodes that the job states */
     bool joins;     /* the job also runs on the second node */
     bool a_ends, b_ends;
     bool b_goes;             /* the second node disappears */
@@ -475,7 +478,8 @@ TEST(the_word_of_the_hook_outranks_claims)
         CHECK_INT(c->n_sessions, 1);
         CHECK_TEXT(s->of_job.key.text, "x//7/0");
         CHECK_INT(s->n_parts, named ? 2 : 1);
-        CHECK_INT(mrd_session_is_of_one_job(s), !named); /* it also has the claim's process */
+        /* the session also contains the process that made the claim */
+        CHECK_INT(mrd_session_is_of_one_job(s), !named);
         CHECK_INT(mrd_session_has_owner(s), !named);
         CHECK_TEXT(s->message, "");
         CHECK_INT(says(c, T0 + 4 * MRD_SEC, 0, claim).err, MRD_CANCELLED);
@@ -549,7 +553,8 @@ TEST(what_makes_no_sense_is_refused_or_ignored)
     CHECK_INT(c->n_sessions, 0);
     for (int k = 0; k < 2; k++)
         (void) says(c, T0, 0, (said){ "job=1\n", NULL, NULL, 5, 2, 0, false });
-    CHECK_INT(says(c, T0, 1, end).err, MRD_OK); /* of a node that has no part in it */
+    /* the end of a job on a node that has no part in its session */
+    CHECK_INT(says(c, T0, 1, end).err, MRD_OK);
     REQUIRE(c->n_sessions == 1);
     CHECK_INT(c->sessions[0]->of_job.ended.ns, 0);
     CHECK_INT(c->sessions[0]->state, MRD_SESSION_RECORDING);

@@ -245,7 +245,7 @@ syncfs(int fd)
     return how != 0 ? -1 : 0;
 }
 
-/* ---- Simulated time, kernel and file system ---- */
+/* ---- Clock, kernel release and file system type that the tests choose ---- */
 
 const char *kernel_release;
 long file_system;

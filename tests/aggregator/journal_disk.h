@@ -35,10 +35,10 @@ extern struct disk {
      * logged */
     char log[65536];
     unsigned calls; /* number of calls that can fail */
-    op fail_op;     /* fails only this operation, or any for OP_NONE */
+    op fail_op;     /* the kind of operation that fails; OP_NONE means any kind */
     unsigned fail_at, fail_times;
     int fail_how;
-    bool group_short; /* the next write of several frames ends in its first one */
+    bool group_short; /* the next write of several frames stops in the middle of the first frame */
     int64_t now, data_cost, all_cost;
 } disk;
 

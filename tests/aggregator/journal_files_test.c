@@ -1,5 +1,5 @@
-/* Names and contents of a journal's files: when they are durable, and the effects of disk
- * failures. */
+/* Tests when the names and contents of a journal's files are durable (survive a power failure), and
+ * the effects of disk failures. */
 #include "tests/aggregator/journal_disk.h"
 
 #include <errno.h>
@@ -32,7 +32,8 @@ TEST(a_sync_reaches_contents_and_every_folder_above)
     CHECK_TEXT(disk.log, "data 000001.mrj\n");
     forget_log();
     CHECK_ERR("close", mrd_journal_close(j, NULL), MRD_OK);
-    CHECK_TEXT(disk.log, ""); /* acknowledged frames are durable; the index need not be */
+    /* no sync: the frames are durable already, and the index need not be */
+    CHECK_TEXT(disk.log, "");
     forget_log();
     REQUIRE((j = journal_in(dir)) != NULL);
     CHECK_ERR("put", put(j, 2, 10), MRD_OK);
@@ -168,7 +169,8 @@ TEST(a_full_disk_and_a_broken_one_are_distinguished)
         disk_fail(OP_NONE, 0, 0, 0);
         forget_log();
         CHECK_ERR("again", put(j, 0, 10), MRD_OK);
-        CHECK_TEXT(disk.log, "create 000002.mrj\n"); /* not into the file that lost its name */
+        /* the frame goes to a new file, not to the one that lost its name */
+        CHECK_TEXT(disk.log, "create 000002.mrj\n");
         disk_fail(OP_DATA, 1, 1, rows[i].how);
         CHECK_ERR("sync", mrd_journal_sync(j, NULL), rows[i].want);
         disk_fail(OP_NONE, 0, 0, 0);
@@ -294,10 +296,11 @@ TEST(what_cannot_be_opened_says_so)
 
 /* ---- The bytes ---- */
 
-/* Header, frames, index and trailer as in docs/reference/wire.md, section 7. */
+/* The file has header, frames, index and trailer as described in docs/reference/wire.md, section
+ * 7. */
 TEST(a_closed_segment_has_the_documented_bytes)
 {
-    enum { N = 300 }; /* more entries than one write of the index, and more than its window */
+    enum { N = 300 }; /* an index of this number of frames needs several writes and several reads */
     char dir[300], path[400];
     mrd_journal *j = journal_in(folder(dir));
     uint8_t *p = calloc(1, 1 << 20);
@@ -374,7 +377,9 @@ TEST(an_index_that_points_elsewhere_is_not_used)
     REQUIRE(pread(fd, whole, sizeof(whole), 0) == sizeof(whole));
     whole[256 + 2 * WHOLE + MRD_FRAME_HEADER] ^= 1; /* in the body of the third frame */
     for (size_t i = 0; i < 2 * MRD_COUNT(rows); i++) {
-        bool header = i >= MRD_COUNT(rows); /* instead of the offset, its header is damaged */
+        /* The first half of the rounds damages the offset in an index entry, the second half the
+         * copy of the frame's header there. */
+        bool header = i >= MRD_COUNT(rows);
         size_t k = i % MRD_COUNT(rows);
         uint8_t *row = index + rows[k].row * SEGMENT_ENTRY;
         uint64_t was = seg_get(row, 8);
@@ -400,7 +405,8 @@ TEST(an_index_that_points_elsewhere_is_not_used)
     }
     seg_put(trailer + 20, mrd_crc32c(0, index, N * SEGMENT_ENTRY), 4);
     seg_put(trailer + 28, mrd_crc32c(0, trailer, 28), 4);
-    for (size_t i = 0; i < SEGMENT_TRAILER; i++) { /* nor an index with a damaged trailer */
+    /* an index with a damaged trailer is not used either */
+    for (size_t i = 0; i < SEGMENT_TRAILER; i++) {
         mrd_journal_index x;
 
         trailer[i] ^= 1;
@@ -414,7 +420,7 @@ TEST(an_index_that_points_elsewhere_is_not_used)
     close(fd);
 }
 
-/* A closed segment without frames: its header, and the trailer of an empty index. */
+/* A closed segment without frames has its header and the trailer of an empty index. */
 TEST(a_closed_segment_may_be_empty)
 {
     char dir[300], path[400];
@@ -550,7 +556,7 @@ run_with_fault(const char *dir, const char *left, unsigned at, unsigned times, i
             for (unsigned i = 0; i < STEPS; i++)
                 synced[i] = synced[i] || stored[i];
             next += (unsigned) done;
-        } else { /* nothing since the last sync may be acknowledged, so all is repeated */
+        } else { /* no frame since the last sync may be acknowledged, so all are appended again */
             memset(stored, 0, sizeof(stored));
         }
         while (next > 0 && !synced[next - 1])

@@ -1,6 +1,6 @@
-/* A new aggregator writes the frames of its predecessor's journal again if they may not be on the
- * medium. The test computes from the appended frames which ones, and the effect of each disk
- * failure. */
+/* After a crash, an aggregator writes the last frames of the journal again, because they may not be
+ * on the disk itself. The test computes from the appended frames which ones must be written, and
+ * checks the effect of each disk failure. */
 #include "tests/aggregator/journal_disk.h"
 
 #include <errno.h>

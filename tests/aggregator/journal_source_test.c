@@ -1,7 +1,7 @@
-/* A journal's batches as one sorted source, compared with all their events sorted at once. The
- * batches are random: they overlap, have equal times, come in any order and exceed the limit of
- * open batches. The source is read completely, in slices, and with frames that are damaged before
- * or during the read. */
+/* Tests the source that returns the events of a journal's batches in the order of time. The result
+ * is compared with a sorted list of all events. The batches are random: they overlap, have equal
+ * times, come in any order and exceed the limit of open batches. The source is read completely, in
+ * slices, and with frames that are damaged before or during the read. */
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -13,7 +13,7 @@ enum { BATCHES = 26, MOST = 70, ALL = BATCHES * MOST };
 
 typedef struct {
     int64_t at;
-    uint64_t batch, number; /* in the order of their batch */
+    uint64_t batch, number; /* batch of the event, and its number in the batch */
 } one;
 
 typedef struct {
@@ -275,7 +275,7 @@ TEST(what_turns_bad_while_it_is_read_is_counted)
             mrd_buf_fini(&frame);
             record_free(r);
         }
-    CHECK(cut > 20); /* of batches that had already given events */
+    CHECK(cut > 20); /* number of batches that failed after some of their events were read */
 }
 
 TEST_MAIN()

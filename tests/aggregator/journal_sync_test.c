@@ -1,5 +1,5 @@
-/* The syncer of all journals. It uses one call for all of them only if that is safe, and chooses
- * the cheaper way. */
+/* Tests the syncer, which makes the files of all journals durable. It may use one call for all
+ * files only if this is safe, and it chooses the cheaper way. */
 #include "tests/aggregator/journal_disk.h"
 
 #include <errno.h>
@@ -129,7 +129,7 @@ TEST(the_cheaper_way_is_learned)
     /* To sync a single file takes 10 ms, and one syncfs for all files takes 35 ms. */
     REQUIRE((s = sound_syncer(10 * MRD_MS, 35 * MRD_MS)) != NULL);
     CHECK_INT(turn(s, 4), 4); /* few: one by one */
-    CHECK_INT(turn(s, 5), 1); /* the cost of the other way is unknown, so it is tried */
+    CHECK_INT(turn(s, 5), 1); /* the cost of syncfs is unknown, so it is tried */
     CHECK_INT(turn(s, 4), 1); /* 35 < 40 */
     CHECK_INT(turn(s, 3), 3); /* 35 > 30 */
     CHECK_INT(turn(s, 1), 1);
@@ -148,7 +148,8 @@ TEST(the_cheaper_way_is_learned)
     disk.now += 2 * MRD_SEC;
     CHECK_INT(turn(s, 6), 1); /* forgotten: tried again */
     disk.now += 61 * MRD_SEC;
-    CHECK_INT(turn(s, 4), 4); /* both costs expired, as at the start */
+    /* both measured costs have expired, so files are synced one by one, as at the start */
+    CHECK_INT(turn(s, 4), 4);
     mrd_journal_syncer_close(s);
     many_close(MANY);
 }

@@ -280,10 +280,12 @@ TEST(duplicates_and_new_segments)
     REQUIRE((j = journal(dir)) != NULL);
     CHECK_ERR("b", append(&w, j, 1, &t, 1), MRD_OK);
     CHECK_ERR("c", append(&w, j, 2, &t, 1), MRD_OK);
-    CHECK_ERR("scan", mrd_journal_scan(dir, &x, NULL), MRD_OK); /* while the writer has it open */
+    /* the journal can be scanned while the writer has it open */
+    CHECK_ERR("scan", mrd_journal_scan(dir, &x, NULL), MRD_OK);
     CHECK(x.files.n == 2 && x.n == 3 && x.duplicates == 1 && x.bad_bytes == 0);
     CHECK_INT(x.entries[1].segment,
-              /* the first of the two, although the second is at a smaller offset in its segment */
+              /* the index has the first of both copies of frame 1, although the second one is at a
+               * smaller offset in its segment */
               0);
     CHECK_INT(x.entries[2].segment, 1);
     for (size_t i = 0; i < x.n; i++) {
@@ -450,7 +452,8 @@ TEST(a_group_without_room)
     world_free(&w);
 }
 
-/* A segment ends within a group. */
+/* A group of frames is appended at once, and the first segment becomes full within the group. The
+ * rest must be in the next segment. */
 TEST(a_group_in_two_segments)
 {
     char dir[300];
@@ -543,7 +546,7 @@ TEST(source_sorts_overlapping_batches)
         CHECK(src->key == 9 && bad.events == 0);
         src->close(src);
     }
-    { /* a slice reads only the batches that overlap it */
+    { /* a slice of time reads only the batches that overlap it */
         mrd_journal_source_options o = { .index = &x,
                                          .process_id = 10,
                                          .start = { 30000 },

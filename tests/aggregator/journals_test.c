@@ -1,5 +1,5 @@
-/* The thread that writes journals. The amount written before a sync is limited, and a frame is
- * reported as stored only after its sync. */
+/* Tests the thread that writes journals. The amount that it writes before a sync is limited, and it
+ * reports a frame as stored only after its sync. */
 #undef _FORTIFY_SOURCE /* its inline functions have the names defined here */
 #include "tests/check.h"
 #include "tests/wait.h"

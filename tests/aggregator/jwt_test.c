@@ -1,5 +1,5 @@
-/* JSON Web Tokens: the example of the RFC, tokens that this test signs, and all kinds of
- * forgery. */
+/* Tests the verification of JSON Web Tokens with the example of the RFC, with tokens that the test
+ * signs, and with forged tokens. */
 #include "aggregator/access/jwt.h"
 
 #include <stdarg.h>
@@ -116,7 +116,7 @@ TEST(what_a_token_must_say)
 {
     static const struct {
         const char *what, *head, *claims;
-        char key; /* r, o (another RSA key), e, n (no signature) */
+        char key; /* r (RSA), o (another RSA key), e (elliptic curve), n (no signature) */
         mrd_err err;
     } rows[] = {
         { "RSA", R256, GOOD, 'r', MRD_OK },

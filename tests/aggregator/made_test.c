@@ -95,7 +95,8 @@ __wrap_fsync(int fd)
     return disk_fails ? -1 : __real_fsync(fd);
 }
 
-/* The system reports some failed writes only when a file is synced. */
+/* The sync of a new file fails. The file must be removed, because the system reports some failed
+ * writes only at the sync. */
 TEST(no_file_is_kept_that_the_disk_refused)
 {
     const char *path = in("5/refused");

@@ -1,4 +1,5 @@
-/* The contents of a manifest are restored after a restart of the aggregator. */
+/* Tests that a session has the same contents after a restart of the aggregator, which reads them
+ * from the manifest. */
 #include "tests/check.h"
 
 #include "aggregator/core/common/text.h"
@@ -161,7 +162,7 @@ TEST(who_is_missing_and_what_was_acknowledged)
     fourth->err = MRD_TIMEOUT;
     mrd_session_acknowledge_ids(s, a, (const uint64_t[]){ 1, 2 }, 2);
     mrd_session_acknowledge_ids(s, a, (const uint64_t[]){ 9, 2 },
-                                2); /* a repetition, and one of another session */
+                                2); /* one entry is repeated, and one belongs to another session */
     mrd_session_acknowledge_ids(s, b, (const uint64_t[]){ 1 }, 1);
     next = again(c, s, &after);
     t = next->sessions[0];
@@ -176,7 +177,8 @@ TEST(who_is_missing_and_what_was_acknowledged)
     done(c, &store);
 }
 
-/* A manifest of the previous release, with other names of members (docs/reference/http.md). */
+/* Reads a manifest of the previous release, in which members have other names
+ * (docs/reference/http.md). */
 TEST(a_manifest_of_the_release_before)
 {
     const char *source = getenv("MERIDIAN_SOURCE");
@@ -209,8 +211,8 @@ TEST(a_manifest_of_the_release_before)
     free(path);
 }
 
-/* The maximum number of artifacts of a session makes the manifest larger than other documents may
- * be. */
+/* With the maximum number of artifacts, a session's manifest is larger than other JSON documents
+ * may be. It must still be read after a restart. */
 TEST(the_largest_list_of_artifacts)
 {
     mrd_session_store store, after;
@@ -550,8 +552,8 @@ TEST(scattered_losses_are_short_holes)
     mrd_counts_add(&sum, &loaded);
     CHECK_INT(holes(&sum, 0), 3 * MRD_SEC);
     mrd_counts_subtract(&sum, &loaded);
-    CHECK_INT(holes(&sum, 0), 62 * MRD_SEC); /* counts without times are one hole */
-    d[0].n_gaps = 0;                         /* an agent that does not report the times */
+    CHECK_INT(holes(&sum, 0), 62 * MRD_SEC); /* losses without times count as one hole */
+    d[0].n_gaps = 0; /* imitates an agent that does not report the times of losses */
     mrd_counts_take(&c, &m);
     CHECK_INT(holes(&c, 0), 62 * MRD_SEC);
 }
@@ -583,7 +585,8 @@ TEST(whose_pauses_they_are_after_a_restart)
         CHECK_INT(loaded->parts[i]->revision, i);
         CHECK_INT(n, i == 0 ? 0 : i < 3 ? 1 : 2);
         if (n > 0)
-            CHECK_INT(found[0].last.ns == INT64_MAX, i == 1); /* it did not receive the end */
+            /* the node did not receive the end of the pause */
+            CHECK_INT(found[0].last.ns == INT64_MAX, i == 1);
         if (n > 1)
             CHECK_INT(found[1].last.ns, INT64_MAX);
     }

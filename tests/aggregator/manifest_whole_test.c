@@ -1,5 +1,5 @@
-/* Every member of a manifest is read, and written again with the same value. Missing members have
- * their documented meaning. */
+/* Tests that every member of a manifest is read and written again with the same value, and that
+ * missing members have their documented meaning. */
 #include "aggregator/core/manifest/manifest.h"
 #include "base/buf.h"
 #include "tests/aggregator/core_make.h"
@@ -178,7 +178,8 @@ TEST(every_member_comes_back)
     mrd_json_free(have);
 }
 
-/* Members that an older release or a user left out. */
+/* An older release or a user may leave out members. Each missing member has its documented
+ * meaning. */
 TEST(what_is_not_there_is_nothing)
 {
     static const char bare[] =
@@ -248,7 +249,8 @@ TEST(what_is_not_there_is_nothing)
 
 TEST_MAIN()
 
-/* An unfinished merge begins again. In a session that is not complete this does not start a merge. */
+/* An unfinished merge begins again. In a session that is not complete this does not start a
+ * merge. */
 TEST(what_became_of_the_merge)
 {
     static const struct {

@@ -1,6 +1,6 @@
-/* Checks clocks by collectives, in generated sessions with known true times. Errors of the
- * runtime's mapping of core clocks are no violation. A node's clock that exceeds its own bound is
- * one. */
+/* Tests the check of clocks by collectives, in generated sessions with known true times. If the
+ * clock of a node is wrong by more than its bound, the check must report violations. Errors of the
+ * runtime's conversion of device times are no violations. */
 #include "aggregator/merge/merge_check.h"
 #include "base/obj.h"
 #include "tests/check.h"
@@ -135,8 +135,9 @@ TEST(the_mapping_of_cores_is_no_violation)
     }
 }
 
-/* The allowance for the mapping does not hide a larger error, and does not apply to unmapped
- * events. */
+/* Times of a device may be wrong by the error of their mapping to the host clock, which the check
+ * allows. This must not hide a larger error of a node's clock, and must not apply to events that
+ * need no mapping. */
 TEST(a_wrong_clock_is_one)
 {
     static const struct {
@@ -527,7 +528,8 @@ show_loss(drawn *w, merge_check *check, unsigned p, int64_t begin, int64_t dur)
             w->gaps[w->n_gaps++] = (mrd_coll_gap){ part, { begin }, { begin + dur } };
 }
 
-/* Returns false if the clock has no estimate there. */
+/* Gets the session time at which an observation ended. Returns false if the clock has no estimate
+ * at this time. */
 static bool
 ended_at(const drawn *w, const mrd_coll_obs *o, int64_t *ret)
 {
@@ -594,7 +596,8 @@ expect_mapping(drawn *w)
     }
 }
 
-/* Checks the list of events. *ret_cut: the same after it was cut to the common time. */
+/* Computes the expected check of the drawn collectives. If they cannot be matched, *ret_cut is true,
+ * and only collectives in the time that all parts recorded are checked. */
 static mrd_err
 expect_check(drawn *w, mrd_coll_check *ret, bool *ret_cut)
 {
@@ -648,8 +651,8 @@ show_limit(drawn *w, merge_check *check, const bool part_in[PARTS], const unsign
     }
 }
 
-/* Draws operations of two groups with different participation times, which differ by about a
- * millisecond. Adds executions around them, barriers, and losses. */
+/* Draws collectives of two groups. Each part takes part in a random range of them. Consecutive
+ * collectives are 1 or 100 ms apart. Adds executions around them, barriers, and losses. */
 static void
 draw_recording(drawn *w, rng *r, merge_check *check)
 {

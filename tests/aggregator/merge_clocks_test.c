@@ -1,5 +1,5 @@
-/* The catalog's description of a node's clocks, for random tables: a row for each segment of each
- * boot, and the notes. The expected rows and notes are computed from the random input. */
+/* Tests the description of a node's clocks in the catalog, for random clock tables. It has a row
+ * for each segment of each boot, and notes. The test computes the expected rows and notes. */
 #include "aggregator/merge/merge_clocks.h"
 
 #include "base/obj.h"
@@ -234,8 +234,9 @@ TEST(a_wall_clock_goes_by_one_reading)
     }
 }
 
-/* A slice uses the saved timeline of the whole merge, if that includes the incarnations which
- * answered all nodes. Otherwise all nodes are read, but there is no recording of them here. */
+/* A merge of some nodes (a slice) must use the timeline that the whole merge saved, if it contains
+ * all incarnations of the aggregator that these nodes saw. Otherwise it would have to read all
+ * nodes, which have no recording in this test. */
 TEST(a_slice_believes_a_timeline_that_knows_all_of_it)
 {
     static const struct {

@@ -1,5 +1,5 @@
-/* Merges journals that are damaged, hostile or under a foreign name. Each affects only itself, and
- * its losses are counted. */
+/* Tests merges of journals that are damaged, hostile, or in the name of another node. Such a
+ * journal must affect only itself, and its losses are counted. */
 #include "tests/aggregator/recording.h"
 #include "tests/timesync/rng.h"
 
@@ -60,8 +60,8 @@ record_spoiled(recording *r, bool head_is_fine)
     REQUIRE(mrd_journal_close(j, NULL) == MRD_OK);
 }
 
-/* Merges like an HTTP reply, which does not read the reasons. */
-static mrd_why last_refused; /* of the last merge */
+/* the reason of the first refused batch in the last merge by merge_unasked() */
+static mrd_why last_refused; /* set by each merge_unasked() */
 
 static uint64_t
 merge_unasked(recording *r, const mrd_filter *filter, mrd_damage damage[4], char *ret_summary,
@@ -444,7 +444,8 @@ TEST(names_beyond_their_room_are_told)
     mrd_buf_fini(&text);
 }
 
-/* The names of all nodes together reach the limit. There is still space for later notes. */
+/* The lost names of all nodes together reach the memory limit of notes. There must still be space
+ * for later notes. */
 TEST(what_is_said_has_room_beside_all_names)
 {
     recording r = recording_new("all-names");
@@ -473,7 +474,9 @@ TEST(what_is_said_has_room_beside_all_names)
     CHECK_INT(merge_unasked(&r, NULL, damage, summary, sizeof(summary)), 4 * 2285);
     CHECK_INT(damage[3].events, 11);
     for (size_t i = 0; i < r.n;
-         i++) { /* each has a different number: 279 names of 60000 bytes fit into 16 MiB */
+         /* each node has a different number of lost names; about 279 names of 60000 bytes fit into
+          * 16 MiB */
+         i++) {
         char begin[40];
         const char *at;
 
@@ -492,7 +495,7 @@ static const int64_t extremes[] = {
     1,         MRD_TIME_MAX,  INT64_MAX / 2, MRD_TIME_MAX + 1,  INT64_MAX - 1, INT64_MAX
 };
 
-/* Every value that a node may report about its clocks. */
+/* All times that a node may report. The tests set them to extreme values. */
 typedef struct {
     int64_t raw, wall, bracket, monotonic, boottime, maxerror, esterror, freq, clockbound, phc,
         phc_raw, phc_bracket, phc_error, vm, after, before, lost, a1, a4, r2, r3, cross_raw,

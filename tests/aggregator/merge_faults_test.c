@@ -1,7 +1,8 @@
 /*
- * Merges while each allocation fails in turn. The merge either fails with NOMEM, or writes every
- * event that it writes otherwise. The bound of a time may be wider (mrd_bound_both), the row of a
- * clock may have less information, and fewer collectives may be checked.
+ * Tests merges in which one memory allocation fails, each of them in turn. The merge must fail with
+ * NOMEM, or write every event that it writes otherwise. The bound of a time may be wider
+ * (mrd_bound_both), the row of a clock may have less information, and fewer collectives may be
+ * checked.
  */
 #include <dirent.h>
 

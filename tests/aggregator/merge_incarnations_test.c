@@ -1,5 +1,7 @@
-/* Merges recordings of several incarnations of the aggregator. Their session times are linked by
- * clocks that kept running, or by UTC. If nothing links them, a note says so. */
+/* Merges sessions during which the aggregator's machine rebooted or was replaced. Each time from
+ * one such event to the next is an incarnation of the aggregator, with a timeline of its own. The
+ * timelines are linked by clocks of nodes that kept running, or by UTC. If nothing links them, a
+ * note in the output must say so. */
 #include "tests/aggregator/recording.h"
 
 #include "aggregator/clock/clock_report.h"
@@ -9,7 +11,7 @@
 
 #include <unistd.h>
 
-static mrd_timeline links; /* of the last merge with several incarnations */
+static mrd_timeline links; /* links between the timelines in the last merge */
 
 static void
 take_links(mrd_clock_verdict *v)
@@ -18,11 +20,13 @@ take_links(mrd_clock_verdict *v)
     mrd_clock_verdict_fini(v);
 }
 
-/* ---- another incarnation of the aggregator ---- */
+/* ---- a second incarnation of the aggregator ---- */
 
-#define MOVED (-20 * MRD_SEC) /* the session times of its second incarnation are behind */
+/* difference of the second incarnation's session times from true time */
+#define MOVED (-20 * MRD_SEC)
 
-/* Two nodes run through both incarnations, and one starts in the second. */
+/* Makes a recording with two incarnations of the aggregator, A (until second 50) and B (from second
+ * 70). The nodes i-a and i-b record in both, and i-c only in B. */
 static recording
 two_incarnations(const char *name, const char *second_boot, int64_t utc_bound)
 {
@@ -47,8 +51,8 @@ two_incarnations(const char *name, const char *second_boot, int64_t utc_bound)
     return r;
 }
 
-/* Each second of the second incarnation has its true time, within its bound and the bound of the
- * link. */
+/* Checks that each node's clock gives the true time in each second of the second incarnation. The
+ * error may be the clock's bound plus `link`, the bound of the link between the timelines. */
 static void
 check_second_incarnation(const recording *r, mrd_dur_ns link)
 {
@@ -101,7 +105,8 @@ TEST(incarnations_are_linked_by_nodes_whose_clocks_ran_on)
     const mrd_incarnation *l = &links.v[1];
     char path[400];
 
-    check_second_incarnation(&r, 2 * MRD_MS); /* from the journal alone */
+    /* before a merge, so the links are computed from the journal */
+    check_second_incarnation(&r, 2 * MRD_MS);
     result = merge(&r, MERGE_ALIGNED, &v);
     take_links(&v);
     REQUIRE(links.n == 2);
@@ -123,13 +128,14 @@ TEST(incarnations_are_linked_by_nodes_whose_clocks_ran_on)
                              mrd_incarnation_bound(l)); /* with the tables that the merge saved */
 }
 
-/* A slice of the node that has only the second incarnation equals that part of the whole merge. */
+/* Merges only the node i-c, which recorded in the second incarnation only. Its events must get the
+ * same session times as in the whole merge, although only other nodes link the timelines. */
 TEST(a_slice_goes_by_the_other_nodes_too)
 {
     recording r = two_incarnations("incarnations-slice", "one", 0);
     merge_input in = { .dir = r.dir, .id = "s", .nodes = r.nodes, .n_nodes = r.n };
 
-    for (int i = 0; i < 2; i++) { /* before and after the whole merge */
+    for (int i = 0; i < 2; i++) { /* i = 0: before the whole merge, i = 1: after it */
         mrd_filter only = MRD_FILTER_ALL;
         mrd_export_target target = { .ops = mrd_sink_find(MRD_STR("json")) };
         mrd_export_result result = { 0 };

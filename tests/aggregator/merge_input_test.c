@@ -1,4 +1,4 @@
-/* The input of a merge: each field of each node, copied from a random session. */
+/* Tests that each field of a merge's input is copied correctly from a random session. */
 #include "aggregator/merge/merge.h"
 #include "base/obj.h"
 #include "tests/check.h"

@@ -1,5 +1,5 @@
-/* Losses that only the manifest contains are placed between the stored batches. Random nodes are
- * compared with an account of every moment. */
+/* Tests where losses that only the manifest contains are shown, which is between the stored
+ * batches. The nodes are random, and the expected places are counted moment by moment. */
 #include "aggregator/merge/merge_marks.h"
 #include "base/obj.h"
 #include "proto/batch/batch.h"
@@ -50,7 +50,8 @@ draw(world *w, uint64_t *seed)
             f->boot = BOOT + 1;
         else if (kind == 2)
             f->events = 0;
-        if (kind == 3 || kind == 4) { /* in another clock: placed by the time when it was sealed */
+        /* the batch has wall clock times, so it is placed by the RAW time at which it was closed */
+        if (kind == 3 || kind == 4) {
             f->clock = MRD__CLOCK_KIND__CLOCK_REALTIME;
             f->first.ns += 777 * MRD_SEC;
             f->last.ns += 777 * MRD_SEC;

@@ -1,4 +1,5 @@
-/* A span that was recorded while in flight and again when it ended appears once. */
+/* Tests that a span appears once in the output if it was recorded while it was in flight and again
+ * when it had ended. */
 #include "aggregator/merge/merge_once.h"
 #include "tests/check.h"
 #include "tests/trace/events.h"

@@ -1,6 +1,6 @@
-/* Merges constructed journals with known true times. Collectives detect a wrong clock and accept a
- * right one. Every boot of a node has its own clock. Times other than aligned ones can be
- * written. */
+/* Tests merges of constructed journals with known true times. The check by collectives must detect
+ * a wrong clock and accept a right one. Every boot of a node has its own clock. Output with other
+ * times than aligned ones is tested too. */
 #include "aggregator/clock/clock_report.h"
 #include "aggregator/clock/node_clock.h"
 #include "base/num.h"
@@ -170,7 +170,7 @@ TEST(each_boot_has_its_own_clock)
     CHECK_INT(merge(&r, MERGE_RAW, NULL).first.ns, ZERO + 70 * MRD_SEC - b[1].offset);
 }
 
-/* The output for a process states the quality of its last boot's clock. */
+/* The output for a process must state the quality of the clock in the process's last boot. */
 TEST(a_process_goes_by_the_clock_of_its_boot)
 {
     recording r = recording_new("boots");
@@ -278,8 +278,9 @@ TEST(absolute_time_at_both_ends_narrows_or_alarms)
 
 /* ---- a wall clock that is set back ---- */
 
-/* The wall clock is set by `once`, and half a minute later by `again`. unread: nothing relates it
- * to RAW. absurd: each batch begins with an impossible reading. */
+/* The node's wall clock is set by `once`, and half a minute later by `again`. `unread` means that
+ * the batches contain no readings that relate the wall clock to RAW. `absurd` means that each batch
+ * begins with an impossible reading. */
 static struct {
     int64_t once, again;
     bool unread, absurd;
@@ -294,9 +295,10 @@ wall_of(int64_t sess)
            (sess >= ZERO + 90 * MRD_SEC + 50 * MRD_MS ? wall.again : 0);
 }
 
-/* Writes one batch per second, stamped by the node's wall clock, which is set back in the middle.
- * Each has ten events and the readings before and after them. late: each batch is of its own
- * process and was closed this number of seconds later, with only the readings of that time. */
+/* Writes one batch of ten events per second. The times of the events are of the node's wall clock,
+ * which is set back in the middle. If `late` is 0, each batch contains the readings of wall clock
+ * and RAW before, between and after its events. Else each batch is of its own process, and its
+ * readings were made `late` seconds after its events. */
 static void
 put_stamped(recording *r, int64_t offset, int64_t late)
 {
@@ -407,7 +409,8 @@ TEST(stamps_of_a_clock_set_back_lie_where_they_happened)
     check_stamped("set-back", 0, "was set by ");
 }
 
-/* The readings from before the step are in batches of other processes. */
+/* The wall clock was set. The clock readings from before that are in batches of other processes,
+ * and must be used for this process, too. */
 TEST(readings_of_a_nodes_clock_serve_all_its_processes)
 {
     check_stamped("set-back-late", 3, "was set by ");

@@ -1,5 +1,5 @@
-/* The merger's thread, the files of an interrupted merge that it finds, and that it syncs each file
- * that it writes. */
+/* Tests the thread that merges sessions: what it does with the files of an interrupted merge, and
+ * that it syncs each file that it writes. */
 #include "aggregator/merge/merger.h"
 
 #include <semaphore.h>
@@ -70,7 +70,7 @@ TEST(half_files_of_a_killed_merge_go)
     CHECK(access(path, F_OK) == 0);
 }
 
-static _Atomic size_t synced; /* number of files, not of directories */
+static _Atomic size_t synced; /* number of files that were synced, without directories */
 
 int __real_fsync(int fd);
 int __wrap_fsync(int fd);

@@ -1,5 +1,5 @@
-/* Converts a recorded session's probes to a table. The probes are constructed from a clock with
- * known offset, written to a real journal, and read back. */
+/* Tests the conversion of a session's recorded probes to a table of the node's clock. The probes
+ * are constructed from a clock with a known offset, written to a real journal, and read back. */
 #include "tests/check.h"
 #include "tests/timesync/rng.h"
 

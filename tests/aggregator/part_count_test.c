@@ -1,5 +1,5 @@
-/* The counts of a part of a session across reboots of its node and restarts of its agent, with
- * reports in any order. */
+/* Tests the counts of events that a node contributed to a session (its part), across reboots of the
+ * node and restarts of its agent. Reports arrive in any order. */
 #include "tests/check.h"
 
 #include "aggregator/core/common/json.h"

@@ -23,7 +23,9 @@ frame_of(part *p, uint8_t type)
                         .boot = mrd_boot_key(mrd_str_of(p->boot)) };
 }
 
-#define RAW_ZERO (5000 * MRD_SEC) /* of the aggregator, so that session time and RAW differ */
+/* CLOCK_MONOTONIC_RAW of the aggregator when the recording begins. It differs from the session
+ * time, so that code that confuses the two fails. */
+#define RAW_ZERO (5000 * MRD_SEC)
 
 /* Fills the aggregator's own clock readings for the time of this part. */
 static void

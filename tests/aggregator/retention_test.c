@@ -1,4 +1,5 @@
-/* Which sessions are removed and which are kept. Time is a number, and sessions share artifacts. */
+/* Tests which old sessions are removed and which are kept. Time is a number that the test passes,
+ * and sessions share artifacts. */
 #include <errno.h>
 
 #include "tests/aggregator/core_make.h"
@@ -142,7 +143,8 @@ TEST(what_is_to_be_exported_stays_until_it_was)
     mrd_core_free(c0);
 }
 
-/* A merge or a conversion ends while a copy is being made. */
+/* A merge or a conversion ends while a session is being exported. The exported copy lacks its
+ * result, so the session is exported again, and is not removed until then. */
 TEST(what_changes_while_it_is_copied_is_copied_again)
 {
     for (int changes = 0; changes < 2; changes++) {
@@ -161,7 +163,7 @@ TEST(what_changes_while_it_is_copied_is_copied_again)
         s->copy.state = MRD_EXPORT_RUNNING;
         mrd_core_exported(c0, core_at(101 * HOUR), 1, 3, 7, NULL);
         core_drain(c0);
-        CHECK_INT(s->copy.state, MRD_EXPORT_DONE); /* once */
+        CHECK_INT(s->copy.state, MRD_EXPORT_DONE); /* no third export follows */
         mrd_core_free(c0);
     }
 }
@@ -215,14 +217,14 @@ TEST(artifacts_count_once_and_until_the_last_session_goes)
     mrd_core_free(c0);
 }
 
-/* A deleted session is removed when it is neither read nor written. Then its files are not listed
- * any more. A directory that cannot be removed is tried again. */
-/* A wall clock that jumps ahead makes no session old. */
+/* If the wall clock jumps ahead, no session may be removed as too old. */
 TEST(a_clock_that_was_set_removes_nothing)
 {
     static const struct {
         const char *what;
-        int64_t by, at;   /* the step at 100 hours, back after 1 s; the last look, since then */
+        /* the clock is set by `by` at 100 hours and back after 1 s; `at`: time of the last check
+         * since then */
+        int64_t by, at;
         unsigned removed; /* of one old and one young session */
     } rows[] = { { "not set", 0, 2 * MRD_SEC, 1 },
                  { "corrected a little", 30 * MRD_SEC, 2 * MRD_SEC, 1 },
@@ -253,6 +255,8 @@ TEST(a_clock_that_was_set_removes_nothing)
     }
 }
 
+/* A deleted session must be removed only when it is neither read nor written. A directory that
+ * cannot be removed must be tried again. */
 TEST(a_deleted_session_goes_last)
 {
     mrd_core *c = make(0, 0);
@@ -269,7 +273,9 @@ TEST(a_deleted_session_goes_last)
     CHECK(mrd_core_effect(c) == NULL);
     s->served = 0;
     mrd_core_remove_deleted(c);
-    CHECK(mrd_core_effect(c) == NULL); /* a manifest would create the directory again */
+    /* not removed yet, because the manifest that is being written would create the directory
+     * again */
+    CHECK(mrd_core_effect(c) == NULL);
     s->save.writing = 0;
     mrd_core_remove_deleted(c);
     e = mrd_core_effect(c);

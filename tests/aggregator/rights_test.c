@@ -1,6 +1,6 @@
-/* Access rights: every route with every role, for sessions of the caller, of another owner, without
- * an owner, and for one that does not exist. The grid below is written by hand, and a route that it
- * lacks fails the test. */
+/* Tests the access rights of every HTTP route with every role, for sessions of the caller, of
+ * another owner, without an owner, and for one that does not exist. The expected rights are in the
+ * table below. A route that is not in the table fails the test. */
 #include "aggregator/access/rights.h"
 
 #include <netinet/in.h>
@@ -17,8 +17,8 @@
 #include "tests/check.h"
 #include "tests/wait.h"
 
-/* By role (none, owner, read, operator, admin, agent): a - all sessions and the cluster, o - own
- * sessions only, '-' - nothing. */
+/* The rights on each route, one letter per role (none, owner, read, operator, admin, agent). `a`
+ * means all sessions and the cluster, `o` only the caller's own sessions, and `-` nothing. */
 static const struct {
     const char *method, *path, *roles;
 } grid[] = {

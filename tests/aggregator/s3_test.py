@@ -1,5 +1,5 @@
-"""mrd_s3_put against a server that checks every signature and hash: large files in parts, faults, other writers, and each source of credentials.
-Usage: s3_test.py S3_PUT"""
+"""Tests mrd_s3_put with a server that checks every signature and hash: large files in parts,
+faults, other writers, and each source of credentials. Usage: s3_test.py S3_PUT"""
 import concurrent.futures
 import hashlib
 import http.server

@@ -1,4 +1,4 @@
-/* Compares the set of sequence numbers with a plain array of flags. */
+/* Tests the set of sequence numbers by comparison with an array of flags. */
 #include "tests/check.h"
 
 #include "aggregator/core/common/seqset.h"

@@ -1,4 +1,5 @@
-/* The aggregator with small agents, over inproc and loopback TCP: every event is accounted for. */
+/* Tests a complete aggregator with small agents, within the process and over loopback TCP. Every
+ * event must be stored or counted as lost. */
 #include "tests/aggregator/carrier.h"
 #include "tests/aggregator/fake_agent.h"
 
@@ -339,8 +340,9 @@ TEST(missed_trigger)
     TEST_UNTIL(agents[1].triggers >= 1);
     CHECK(agents[0].trigger[0] == agents[1].trigger[0]);
     beats = agents[1].beats;
-    TEST_UNTIL(agents[1].beats > beats + 3); /* these heartbeats acknowledge it */
-    CHECK(agents[1].repeated <= 1);          /* one may have been in flight */
+    TEST_UNTIL(agents[1].beats > beats + 3); /* these heartbeats acknowledge the trigger */
+    /* one repetition may have been in flight when the trigger was acknowledged */
+    CHECK(agents[1].repeated <= 1);
     mrd_aggregator_stop(a, id, &why);
     TEST_UNTIL(is_over(a, id));
     m = manifest(a, id);
@@ -581,8 +583,6 @@ TEST(slow_down)
     mrd_aggregator_close(a);
 }
 
-/* The disk is full: nothing is acknowledged, and the state reports it. With free space everything
- * arrives. */
 /* An agent that begins too many epochs is refused, frame by frame. It counts the refused frames,
  * and later frames are not delayed by them. */
 TEST(more_epochs_than_can_be_remembered)
@@ -616,7 +616,8 @@ TEST(more_epochs_than_can_be_remembered)
     CHECK_INT(refused, 6);
     m = manifest(a, c.session);
     nodes = mrd_json_get(m, "nodes");
-    for (size_t i = 0; i < mrd_json_size(nodes); i++) { /* the order of registration is random */
+    /* Searches for the node, because nodes are listed in the random order of their registration. */
+    for (size_t i = 0; i < mrd_json_size(nodes); i++) {
         const mrd_json *n = mrd_json_at(nodes, i);
 
         if (strcmp(mrd_json_str(n, "instance_id", ""), "i-9") == 0)
@@ -630,6 +631,8 @@ TEST(more_epochs_than_can_be_remembered)
     mrd_aggregator_close(a);
 }
 
+/* While the disk is full, the aggregator must acknowledge nothing and report the state. When there
+ * is free space again, all frames must arrive. */
 TEST(disk_full_and_back)
 {
     static fake_agent agents[1] = { { .id = "i-1", .events = 2000, .batches = 300 } };

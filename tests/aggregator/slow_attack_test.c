@@ -1,6 +1,6 @@
 /*
  * Jobs and reports that are made to mislead the slow watch: hostile counts, noise that looks like a
- * slow rank, and ranks that are slow for nobody. No innocent rank may be named.
+ * slow rank, and ranks for which no other rank waits. No innocent rank may be named.
  */
 #include <math.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* The jobs and ranks that the slow watch lists, in fake time. */
+/* Tests which jobs and ranks the slow watch lists, in simulated time. */
 #include <string.h>
 
 #include "aggregator/core/slow/slow.h"

@@ -1,5 +1,6 @@
-/* Two jobs differ in one part of their identity only. Each has its own session with its own events,
- * which its owner can read. This holds in every mode and in any order of arrival. */
+/* Tests two jobs that differ in only one part of their identity, such as the user. Each must have
+ * its own session with its own events, which only its owner can read, in every mode and in any
+ * order of arrival. */
 #include "aggregator/core/decide/jobs.h"
 
 #include "aggregator/api/http.h"

@@ -1,4 +1,5 @@
-/* The commands of the viewer, and which of its files are results. Shell commands play the viewer. */
+/* Tests the commands that run the vendor's viewer, and which of its files are results. Shell
+ * commands take the place of the viewer. */
 #include "aggregator/viewer/converter_run.h"
 
 #include "aggregator/core/common/conversion.h"

@@ -1,4 +1,5 @@
-/* Cancelled conversions: none of them runs until its time limit, for any number of conversions. */
+/* Tests that cancelled conversions end at once and do not run until their time limit, for any
+ * number of conversions. */
 #include "aggregator/viewer/converter.h"
 
 #include "base/sys/out.h"

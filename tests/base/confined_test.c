@@ -1,5 +1,5 @@
-/* Untrusted programs, played by tests/fake/viewer.py. Each is ended with all its children, and the
- * result describes how it ended. */
+/* Tests base/sys/confined.h, which runs untrusted programs with limits. tests/fake/viewer.py plays
+ * the program. The program and all its children must end, and the result must say how it ended. */
 #include "tests/check.h"
 
 #include <errno.h>
@@ -25,7 +25,8 @@ put(const char *path, const char *text)
               MRD_OK);
 }
 
-/* Prepares a copy of the viewer that does `what`, an input, and an empty directory for its results. */
+/* Prepares a copy of the viewer that does `what`, an input, and an empty directory for its
+ * results. */
 static void
 prepare(const char *what)
 {
@@ -287,8 +288,8 @@ holds(const char *file, const char *line)
     return found;
 }
 
-/* The program receives no variable that may be a secret and no descriptor of ours, and has its own
- * session. */
+/* The program gets no environment variable that may be a secret and no file descriptor of its
+ * caller, and it has its own session. */
 TEST(what_it_gets)
 {
     mrd_confined_options o = { .time = 60 * MRD_SEC };

@@ -2,7 +2,7 @@
 
 #include "tests/check.h"
 
-/* From the runtime's guide. These are the events of the hardware group, and all others are software
+/* The events that the runtime's guide lists in the hardware group. All other events are software
  * events. */
 static const char guide[] = " nc_exec_running cc_running cc_exec_barrier numerical_err "
                             "nrt_model_switch timestamp_sync_point hw_notify nc_model_switch ";
@@ -50,7 +50,8 @@ TEST(words)
     }
 }
 
-/* The sets are replaced by words that older agents know, and that mean the same. */
+/* A set of event types may be written with new words. For older agents it is written with the words
+ * that they know and that mean the same. */
 TEST(sets)
 {
     static const struct {

@@ -1,5 +1,5 @@
-/* Reads the functions of a shared library from its file: a real library, one without versions, and
- * damaged ones. */
+/* Tests reading the list of a shared library's functions from its file. The libraries are a real
+ * one, one without symbol versions, and damaged ones. */
 #include "base/sys/exports.h"
 
 #include <sys/stat.h>

@@ -115,7 +115,8 @@ TEST(is_never_more_than_half_full)
     mrd_index_fini(&index);
 }
 
-/* An array that replaces a removed item with its last item. */
+/* The indexed array moves its last item to the place of a removed item. The index must find the
+ * moved item. */
 TEST(items_that_move)
 {
     uint64_t keys[] = { 11, 22, 33 };
@@ -146,7 +147,8 @@ TEST(too_many_items)
     mrd_index_fini(&index);
 }
 
-/* Keys that all have the same hash without a seed are spread with the seed of the process. */
+/* The keys all have the same hash without a seed. With the seed of the process they must be
+ * spread. */
 TEST(keys_of_an_adversary)
 {
     enum { N = 4096 };
@@ -164,7 +166,7 @@ TEST(keys_of_an_adversary)
         REQUIRE(mrd_index_add(&plain, mrd_hash64(&keys[i], 8, 0), i) == MRD_OK);
         REQUIRE(mrd_index_add(&seeded, mrd_hash64(&keys[i], 8, seed), i) == MRD_OK);
     }
-    /* The average distance of the slots from their home slots. */
+    /* Compares the average distance of keys from the slots to which their hashes belong. */
     for (int round = 0; round < 2; round++) {
         const mrd_index *index = round == 0 ? &plain : &seeded;
         size_t far = 0;

@@ -1,4 +1,5 @@
-/* Job identifiers from environments and hooks, which may contain anything. */
+/* Tests job identifiers. They come from environment variables and the scheduler's hook, so they may
+ * contain anything. */
 #include "base/jobid.h"
 
 #include "tests/check.h"

@@ -20,7 +20,8 @@ TEST(effects)
     CHECK(mrd_drop_effect(MRD_STR("paused")) == MRD_LOSS_NONE);
 }
 
-/* Names of a newer agent, or that only begin like one of ours. */
+/* A cause of losses may have an unknown name, from a newer agent, or one that only begins like a
+ * known name. */
 TEST(unknown_names_make_holes)
 {
     static const char *const names[] = { "", "ring-ful", "ring-full2", "other", "unknown" };
@@ -35,7 +36,8 @@ TEST(unknown_names_make_holes)
     CHECK_TEXT(mrd_drop_text(MRD_DROP_ALL), "unknown");
 }
 
-/* The spool stores the counts of an agent by position. A change here needs another spool version. */
+/* The spool stores the counts of an agent by position. A change here needs another spool
+ * version. */
 TEST(positions_in_the_spool)
 {
     CHECK_INT(MRD_DROP_DAMAGED, 15);

@@ -64,7 +64,8 @@ longest_run(const mrd_map *map)
     return longest;
 }
 
-/* Keys for which one factor of the unseeded hash is 0, and keys that differ in few bits. */
+/* An adversary may choose keys for which one factor of the hash without a seed is 0, or keys that
+ * differ in few bits. With the seed of the process they must be spread. */
 TEST(keys_of_an_adversary)
 {
     for (int kind = 0; kind < 5; kind++) {

@@ -1,4 +1,4 @@
-/* Directories: removing trees, and refusing to remove others. */
+/* Tests the removal of directory trees, and that directories of others are not removed. */
 #include "tests/check.h"
 
 #include <fcntl.h>

@@ -1,4 +1,5 @@
-/* Prints foreign text on terminals: control sequences are shown as bytes and the rest is unchanged. */
+/* Tests printing foreign text on a terminal. Control characters are shown as bytes, and the rest is
+ * unchanged. */
 #include "tests/check.h"
 
 #include "base/plain.h"

@@ -1,4 +1,4 @@
-/* Files with secrets, memory that other processes must not read, and dropped privileges. */
+/* Tests files with secrets, memory that other processes must not read, and dropping privileges. */
 #include "base/sys/secret.h"
 
 #include <fcntl.h>
@@ -133,7 +133,7 @@ TEST(a_stamp_tells_of_every_change)
     put("file", "one", 3, 0600);
     first = mrd_files_stamp(paths, 2);
     CHECK(first != absent && first == mrd_files_stamp(paths, 2));
-    /* replaced by a file of the same size, perhaps within the same second */
+    /* replaces the file by one of the same size, perhaps within the same second */
     put("file", "two", 3, 0600);
     second = mrd_files_stamp(paths, 2);
     CHECK(second != first);

@@ -42,7 +42,7 @@ TEST(many_at_once)
     free(v);
 }
 
-/* A buffer that is refilled each time: n is the number of items to be written, not the number
+/* The buffer is filled again each time, so n is the number of items to be written, not the number
  * already present. */
 TEST(more_than_the_room_there_is)
 {

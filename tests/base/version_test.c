@@ -1,4 +1,4 @@
-/* The build description that --version, the node list and manifests show. */
+/* Tests the description of a build, which --version, the list of nodes and manifests show. */
 #include "base/version.h"
 
 #include "tests/check.h"

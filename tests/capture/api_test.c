@@ -1,7 +1,7 @@
 /*
- * Every function of meridian.h, through the real libmeridian.so. The tests name the rows of
- * docs/dev/seeds.md that they cover. The clock is RAW here, so that printed statistics can be
- * compared exactly.
+ * Tests every function of meridian.h in the real libmeridian.so. Comments such as C-16 name the
+ * rows of docs/dev/seeds.md that a test covers. The library uses the RAW clock here, so that
+ * printed statistics can be compared exactly.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -104,7 +104,8 @@ collect(void)
     pclose(list);
 }
 
-/* Returns the event, with kind 0 if there is none. */
+/* Returns the first collected event with this name and kind (0 means any kind). The result has kind
+ * 0 if there is none. */
 __attribute__((noinline)) static const seen *
 find(const char *name, unsigned kind)
 {
@@ -211,9 +212,9 @@ TEST(spans_instants_flows)
     CHECK(mrd_ticks_ns(t0) == (int64_t) t0); /* RAW: a tick is a nanosecond */
 }
 
-/* The program uses one address for many names. The names have every length, and many are prefixes
- * of the next name. Annotations have any number of arguments: only numbers, or numbers and
- * texts. */
+/* The program writes many names to the same address, so the library must compare contents. The
+ * names have every length, and many are prefixes of the next name. Annotations have any number of
+ * arguments: only numbers, or numbers and texts. */
 TEST(names_and_arguments_of_every_length)
 {
     enum { ROUNDS = 80, LONGEST = 21, ARGS = 19 };
@@ -277,7 +278,8 @@ TEST(deeper_than_the_header_shows)
     mrd_push(domain, "after");
     mrd_pop();
     collect();
-    CHECK_INT(count("deep"), 256); /* 30 spans, the others as begin and end */
+    /* the 30 scopes that fit are one span each, the others are a begin and an end */
+    CHECK_INT(count("deep"), 256);
     CHECK_INT(count(""), 226);
     CHECK(find("after", MRD_REC_SPAN)->kind != 0);
 }
@@ -760,7 +762,7 @@ TEST(models)
     CHECK(strstr(find("model ba7816bf8f01", 0)->args, abc_hash) != NULL);
 }
 
-/* A load and its unload are joined in any order, by the argument model_id. */
+/* The load of a model and its unload are joined by the argument model_id, in any order. */
 TEST(models_join_in_any_order)
 {
     static const uint64_t loads[] = { 11, 12, 13, 14 }, unloads[] = { 11, 13, 12, 14 };

@@ -1,4 +1,5 @@
-/* Data shared by the workload and the test. */
+/* Counts of events that the workload program writes to a file, and that the test compares with the
+ * rings. */
 #ifndef MRD_TESTS_CAPTURE_COUNTS_H
 #define MRD_TESTS_CAPTURE_COUNTS_H
 

@@ -1,6 +1,7 @@
 /*
- * The dumps of meridian.h, through the real libmeridian.so: the file, its contents, and the
- * additions of the next dump. The tests name the rows of docs/dev/seeds.md that they cover.
+ * Tests the functions of meridian.h that write the recorded events to a file (a dump), in the real
+ * libmeridian.so: the file, its contents, and what the next dump adds. Comments such as C-09 name
+ * the rows of docs/dev/seeds.md that a test covers.
  */
 #include <fcntl.h>
 #include <locale.h>
@@ -155,8 +156,8 @@ TEST(dump_joins_ends)
     mrd_frame_destroy(frame);
 }
 
-/* A dump after the final one loses nothing. Without new events the file stays, otherwise it is
- * continued. */
+/* A dump after the final one loses no events. Without new events the file is not changed, otherwise
+ * it is continued. */
 TEST(dump_again)
 {
     char path[300], first[65536];
@@ -189,7 +190,8 @@ TEST(dump_again)
     CHECK_INT(occurs(slurp(path), "\"two\""), 0);
 }
 
-/* A ring that an agent reads is only viewed, each event once. */
+/* If an agent reads a ring too, the dump reads the ring without releasing its records, and has each
+ * event once. */
 TEST(dump_beside_an_agent)
 {
     char path[300], command[400], line[400], ring[800];
@@ -256,7 +258,8 @@ TEST(continuous_dump_at_exit)
     CHECK_INT(occurs(slurp(path), "child's"), 0);
 }
 
-/* C-09: continuous dumps run on the recording thread. The library has no thread for them. */
+/* Continuous dumps are written by the thread that records events, because the library has no thread
+ * for them. */
 TEST(continuous_dump)
 {
     char path[300];
@@ -279,8 +282,9 @@ TEST(continuous_dump)
 static bool
 has_comma(const char *dir)
 {
-    /* The magic of LC_NUMERIC, the number of items (six) and their offsets. Then the items: decimal
-     * point, thousands separator, grouping, the first two as wide characters, and the code set. */
+    /* The contents of a LC_NUMERIC file: its magic number, the number of items (six) and their
+     * offsets. Then the items follow: decimal point, thousands separator, grouping, the first two
+     * as wide characters, and the code set. */
     static const struct {
         uint32_t magic, n, at[6];
         char point[2], thousands[2], grouping[4];

@@ -1,6 +1,7 @@
 /*
- * Signal handlers that annotate at any time: while their thread is inside of malloc, of the
- * library, or of both. The internals are linked, and their allocations are intercepted (--wrap).
+ * Tests signal handlers that annotate at any time, while their thread is inside of malloc, of
+ * libmeridian, or of both. The test is linked with the internals of libmeridian and intercepts
+ * their allocations (--wrap).
  */
 #include <pthread.h>
 #include <signal.h>
@@ -94,7 +95,8 @@ annotate(void)
     mrd_pop();
 }
 
-/* Nothing is allocated or freed under a lock that an annotation takes. */
+/* The library must not allocate or free memory while it holds a lock that an annotation takes. A
+ * signal handler could otherwise deadlock. */
 TEST(no_allocation_under_a_lock)
 {
     char file[600], *text;
@@ -172,7 +174,8 @@ annotate_without_a_place(void *arg)
     return arg;
 }
 
-/* Events that exceed the open scopes of their thread, or the table of statistics, are counted. */
+/* Events for which the list of a thread's open scopes, or the table of statistics, has no space are
+ * counted as lost. */
 TEST(what_has_no_place_is_counted)
 {
     uint64_t before = mrd_lost();
@@ -202,7 +205,8 @@ TEST(what_has_no_place_is_counted)
     CHECK_INT(mrd_lost(), before + 1 + 300 - MRD_THREAD_OPEN_MAX);
 }
 
-/* A handler that uses a new name under the lock cannot add it. The next annotation does. */
+/* A signal handler uses a new name while its thread holds the lock of the names. It cannot add the
+ * name, but the next annotation does. */
 TEST(a_name_that_is_new_under_the_lock)
 {
     static mrd_site site = MRD_SITE("first met under the lock");

@@ -1,5 +1,5 @@
-/* Rings that a hostile program wrote. For each, the reader must return an error with the reason,
- * and must not loop or crash. */
+/* Tests reading rings that a hostile program wrote. For each of them the reader must return an
+ * error with the reason, and must not loop or crash. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -24,7 +24,7 @@ static mrd_ring_writer writer;
 static char path[600];
 static mrd_ring_name name;
 
-/* Makes an honest ring of this process in a new directory, with `n` spans. */
+/* Makes a valid ring of this process in a new directory, with `n` spans. */
 static void
 make_ring(unsigned n)
 {
@@ -176,7 +176,7 @@ TEST(lying_records)
             CHECK_ROW(records[i].name, mrd_ring_track_of(r, ev.track) == NULL);
             CHECK_ROW(records[i].name, mrd_ring_next(r, &ev, &why) == MRD_RING_AGAIN);
         }
-        if (step == MRD_RING_BAD) { /* and stays so */
+        if (step == MRD_RING_BAD) { /* after BAD, every further read returns BAD */
             CHECK_ROW(records[i].name, mrd_ring_next(r, &ev, &why) == MRD_RING_BAD);
             CHECK_ROW(records[i].name, strlen(why.text) > 20);
         }
@@ -250,7 +250,7 @@ TEST(not_a_ring_file)
     CHECK_INT(symlink(other, path), 0);
     CHECK_ERR("link", open_ring(&r, &why), MRD_DENIED);
     unlink(path);
-    CHECK_INT(mkfifo(path, 0600), 0); /* must not hang */
+    CHECK_INT(mkfifo(path, 0600), 0); /* opening the FIFO must not block */
     CHECK_ERR("fifo", open_ring(&r, &why), MRD_DENIED);
     unlink(path);
     CHECK_INT(mkdir(path, 0700), 0);
@@ -258,7 +258,8 @@ TEST(not_a_ring_file)
     rmdir(path);
     close(open(path, O_CREAT | O_WRONLY, 0600));
     CHECK_ERR("empty", open_ring(&r, &why), MRD_AGAIN);
-    CHECK_ERR("stale", mrd_ring_remove_stale(AT_FDCWD, path, NULL, &why), MRD_BUSY); /* we live */
+    /* the ring's process (this test) is alive */
+    CHECK_ERR("stale", mrd_ring_remove_stale(AT_FDCWD, path, NULL, &why), MRD_BUSY);
     CHECK_INT(truncate(path, 1000), 0);
     CHECK_ERR("short", open_ring(&r, &why), MRD_TRUNCATED);
     CHECK_INT(rename(other, path), 0);
@@ -310,14 +311,15 @@ TEST(one_reader_at_a_time)
     CHECK_INT(writer.hdr->reader_pid, 0);
     CHECK_ERR("next reader", open_ring(&first, &why), MRD_OK);
     CHECK(mrd_ring_next(first, &ev, NULL) == MRD_RING_MORE);
-    CHECK_INT(ev.ts.ns, 1001); /* continues after the other reader, with its names */
+    CHECK_INT(ev.ts.ns, 1001); /* the next reader continues after the first, and knows the names */
     CHECK(mrd_str_is(mrd_ring_text(first, ev.name), "name"));
     mrd_ring_close(first);
     mrd_ring_close(second);
     drop_ring();
 }
 
-/* The writer never trusts an impossible tail, because that can only cost it space. */
+/* A hostile reader stores impossible values in the tail (the position up to which it has read). The
+ * writer then treats the ring as full and counts the loss, instead of overwriting records. */
 TEST(lying_tails)
 {
     static const uint64_t tails[][2] = {
@@ -364,9 +366,11 @@ TEST(changed_while_open)
             n++;
         CHECK_ROW(rows[i].name, mrd_ring_next(r, &ev, &why) == MRD_RING_BAD);
         CHECK_ROW(rows[i].name, n <= 200 && strstr(why.text, "ring meridian.") != NULL);
-        (void) mrd_ring_release(r); /* may fail, must not kill */
+        /* release may fail, but must not cause SIGBUS, although the file was cut */
+        (void) mrd_ring_release(r);
         mrd_ring_close(r);
-        munmap(writer.hdr, writer.map_len); /* the mapping is not used after this */
+        /* the writer is only unmapped, without drop_ring(), because the file was truncated */
+        munmap(writer.hdr, writer.map_len);
         unlink(path);
     }
 }
@@ -532,7 +536,7 @@ TEST(losses_of_a_ring_that_is_gone)
     mrd_proc_unlock();
 }
 
-/* A child cannot end its parent's spans, and its own spans have other ids. */
+/* After a fork, the child cannot end spans of its parent, and its own spans have other ids. */
 TEST(a_child_of_fork_ends_its_own)
 {
     mrd_frame *frame = mrd_frame_create(NULL, "frame"), *other = mrd_frame_create(NULL, "other");

@@ -1,6 +1,6 @@
 /*
- * Programs start and end in many ways. For each, the number of begun events must equal the number
- * of read and lost events. The programs use the real libmeridian.so.
+ * Tests programs that start and end in many ways. For each, the number of begun events must equal
+ * the number of read and lost events. The programs use the real libmeridian.so.
  */
 #include <errno.h>
 #include <linux/filter.h>
@@ -77,8 +77,8 @@ TEST(fork_children_have_their_own)
     rig_stop(&g);
 }
 
-/* exec keeps pid, start time and tid. The old ring must count as abandoned and the new one as
- * alive. */
+/* After exec a process has the same pid, start time and tid. Its old ring must count as abandoned
+ * and its new ring as in use. */
 TEST(exec_leaves_a_ring)
 {
     int dead = 0, alive = 0;
@@ -336,7 +336,8 @@ TEST(switched_off_on_error)
     }
 }
 
-/* A kernel or file system without fallocate, as in some sandboxes. */
+/* In some sandboxes the kernel or the file system has no fallocate. The library then prints a
+ * message with the reason. */
 TEST(what_is_wrong_with_the_folder_is_a_message)
 {
     struct sock_filter filter[] = {
@@ -358,7 +359,8 @@ TEST(what_is_wrong_with_the_folder_is_a_message)
     rig_stop(&g);
 }
 
-/* In its own pid namespace the program is pid 1. Its pid here is found by the ring that it maps. */
+/* In its own pid namespace the program has the pid 1. The reader finds the program's pid in the
+ * reader's namespace by the ring that the program maps. */
 TEST(another_pid_namespace)
 {
     int32_t pid = 0;
@@ -381,7 +383,8 @@ TEST(another_pid_namespace)
     check_exact();
     rig_stop(&g);
     fflush(NULL);
-    /* the namespace has ended, so a leak checker could not start a process in it */
+    /* Skips the leak check at exit. It needs a new process, which cannot start, because the death of
+     * the program (pid 1) ended the namespace. */
     _exit(test_failures > 0);
 }
 
@@ -407,7 +410,8 @@ TEST(paused_by_the_reader)
     rig_stop(&g);
 }
 
-/* SIGKILL at random times, including forks and tiny rings. */
+/* The workload is killed at random times, also during a fork and with tiny rings. All events that
+ * its rings contain must be readable. */
 TEST(killed_at_random)
 {
     const char *text = getenv("MRD_TEST_ROUNDS");

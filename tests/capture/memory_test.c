@@ -1,8 +1,8 @@
 /*
- * Memory by scope (C-22): random nests of scopes in several threads, with allocations and frees
- * anywhere. The test computes the accounts from its list of operations. It compares them with the
- * output of mrd_dumps, with the counters in the rings and, for tensors, with the runtime's own
- * value.
+ * Tests the memory in use by scope (C-22 in docs/dev/seeds.md). Several threads open and close
+ * nested scopes at random, and allocate and free memory in them. The test computes the expected
+ * memory of each scope from its list of operations. It compares this with the output of mrd_dumps,
+ * with the counters in the rings and, for tensors, with the runtime's own value.
  */
 #include <fcntl.h>
 #include <inttypes.h>
@@ -16,7 +16,7 @@
 #include "tests/capture/api_start.h"
 
 #define THREADS  4
-#define SHOWN    30 /* open scopes in the header of a ring: MRD_RING_OPEN_MAX */
+#define SHOWN    30 /* maximum number of open scopes in the header of a ring (MRD_RING_OPEN_MAX) */
 #define OPEN_MAX 40
 #define HELD_MAX 400
 #define NAMES    6
@@ -35,7 +35,7 @@ typedef struct {
 /* Names 0 to NAMES - 1 are pushes without a domain. Later ones are scopes of the domain "test". */
 static row model[2 * NAMES + 1][2];
 static struct {
-    int name[SHOWN]; /* -1 if ended and its slot is not free yet */
+    int name[SHOWN]; /* names of the thread's open scopes, the outermost first */
     bool ended[SHOWN];
     int depth, deep;
 } shown[THREADS];
@@ -100,7 +100,7 @@ model_reset(void)
             row_of(held[i].name, held[i].place)->count++;
 }
 
-/* ---- threads that execute single steps ------------------------------------------------------ */
+/* ---- threads that execute one step (a call of the library) at a time, as the test says ------- */
 
 typedef enum { OPEN, CLOSE, TAKE, GIVE, STOP } step_kind;
 typedef struct {
@@ -277,7 +277,7 @@ take_one(int t)
     if (held[at].used && !again)
         return;
     if (again && held[at].booked && recording)
-        model_end(at); /* a second report of the same address */
+        model_end(at); /* a second report of the same address ends the first allocation */
     if (again && !recording)
         return;
     tell(t, (step){ .kind = TAKE, .at = at, .bytes = bytes, .place = place });
@@ -428,7 +428,8 @@ TEST(random_nests_of_four_threads)
     CHECK_INT(mrd_lost(), 0);
 }
 
-/* ---- the counters of the profile -------------------------------------------------------------- */
+/* ---- the counters of the profile
+ * -------------------------------------------------------------- */
 
 typedef struct {
     char name[240];
@@ -600,7 +601,8 @@ counters_at(const char *begin, uint64_t value)
     return n;
 }
 
-/* Long names with a common prefix, as tensor shapes have them: each has its own counters. */
+/* The names are long and have a common prefix, like those of tensor shapes. Each name must have its
+ * own counters. */
 TEST(long_names_are_told_apart)
 {
     char name[600], memory[3];
@@ -646,7 +648,8 @@ TEST(more_allocations_than_are_kept)
     CHECK_INT(rows[0].freed, 1 << 20);
 }
 
-/* Tensors of the runtime end with it, all at once. The program's own memory does not. */
+/* When the runtime is closed, all memory of its tensors counts as freed. The program's own memory
+ * does not. */
 TEST(tensors_end_with_the_runtime)
 {
     static char own[16];
@@ -710,7 +713,8 @@ end_child(int status)
     (void) syscall(SYS_exit_group, status);
 }
 
-/* A child of fork starts with empty accounts, even if it was forked while other threads allocate. */
+/* A child of fork starts with empty accounts, even if it was forked while other threads
+ * allocate. */
 TEST(child_of_fork)
 {
     static char memory[16];

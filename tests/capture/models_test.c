@@ -1,4 +1,4 @@
-/* The list of loaded models (capture/nrt), if two models have the same id. */
+/* Tests the list of loaded models (capture/nrt) if two models have the same id. */
 #include <string.h>
 
 #include "capture/meridian.h"

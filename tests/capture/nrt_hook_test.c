@@ -1,4 +1,5 @@
-/* libmeridian in front of the runtime. Programs behave the same, and everything is recorded. */
+/* Tests libmeridian as a hook: it is loaded before the Neuron runtime and replaces its functions.
+ * Programs must behave as without it, and all their calls must be recorded. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -9,7 +10,7 @@
 #include "tests/capture/nrt_run.h"
 #include "tests/check.h"
 
-/* ---- The same results with and without ---- */
+/* ---- A program gets the same results from the runtime with and without libmeridian ---- */
 
 static char plain[65536], hooked[65536];
 
@@ -122,8 +123,8 @@ TEST(every_call_linked_to_the_newer)
     check_everything("nrt_prog", "simnrt-new");
 }
 
-/* Compiled for the asynchronous interface of SDK 2.28. Runs on that runtime, and on one with both
- * interfaces. */
+/* The program is compiled for the asynchronous interface of SDK 2.28. It runs on a runtime with
+ * this interface, and on one with both interfaces. */
 TEST(every_call_of_the_older_interface)
 {
     check_everything("nrt_prog_228", "simnrt-2.28");
@@ -248,8 +249,8 @@ TEST(an_unknown_version_is_left_alone)
     }
 }
 
-/* Calls that the runtime makes itself are not recorded, in any thread. Calls by a program's
- * function inside a call are. */
+/* Calls that the runtime itself makes are not recorded, in any thread. Calls that a function of the
+ * program makes inside a callback of the runtime are recorded. */
 static void
 check_calls_within(const char *mode, size_t executions)
 {
@@ -443,7 +444,8 @@ TEST(features_of_a_runtime_are_reported)
     CHECK(strstr(rec.notices, " unknown_functions=nrta_tensor_read@NRT_4.0.0") != NULL);
 }
 
-/* The end of each request is recorded as the program received it, and not from other sources. */
+/* Checks that the end of each request is recorded as the program received it, and not from other
+ * sources. */
 static void
 check_failure(const char *prog, const char *flavour)
 {
@@ -465,8 +467,9 @@ TEST(a_request_that_fails)
     CHECK(strstr(hooked, "statuses 0 1206 0\n") != NULL);
 }
 
-/* The shared location has the status of the last request. The other requests are recorded as
- * unknown, not as failed or succeeded. */
+/* Three requests of the program use the same variable for their status. It has the status of the
+ * last request only. The other two must be recorded with the status "not known", and neither as
+ * failed nor as succeeded. */
 TEST(requests_that_share_the_place_of_their_status)
 {
     recorded rec;
@@ -482,8 +485,8 @@ TEST(requests_that_share_the_place_of_their_status)
     CHECK_INT(count_text(rec.ends, " status_text=not known"), 2);
 }
 
-/* A value that is not a status is not recorded as one, even if the runtime calls every number an
- * unknown status. */
+/* The program overwrites the variable for the request's status with another value. This value must
+ * not be recorded as a status, although the runtime has a text for every number. */
 TEST(a_place_that_is_used_for_something_else)
 {
     recorded rec;
@@ -724,7 +727,7 @@ TEST(turned_on_by_the_program)
         CHECK_ROW(modes[i], strstr(plain, "nrt_execute = 0") != NULL);
         CHECK_ROW(modes[i], i == 2 || strstr(plain, ": recording\n") != NULL);
         rec = read_rings(sub("hooked"));
-        /* model 2 is the second load, recorded or not */
+        /* Models are numbered by their loads, also by loads that were not recorded. */
         CHECK_ROW(modes[i], count_text(rec.spans, "|nrt_execute model_id=2 lnc_idx=0") == i + 1);
         CHECK_ROW(modes[i], count_text(rec.texts, "\"event_type\":\"nc_exec_running\",\"phase\":"
                                                   "\"start\"") == i + 1);
@@ -742,15 +745,15 @@ TEST(turned_off_by_the_program)
 
         CHECK_INT(run_linked("nrt_prog_linked", modes[i], "simnrt", plain, sizeof(plain)), 0);
         CHECK_ROW(modes[i], strstr(plain, "failed 0\n") != NULL);
-        rec = read_rings(sub("hooked")); /* with those of the runs before */
+        rec = read_rings(sub("hooked")); /* includes the rings of the earlier runs */
         CHECK_INT(count_text(rec.texts, "\"event_type\":\"nrt_execute\",\"phase\":\"stop\""),
                   traced += 50);
         CHECK_INT(rec.lost, 0);
     }
 }
 
-/* C-04 ... C-08: kinds that the program excludes are not recorded, and others are. If it includes
- * all kinds again, they are recorded from then on. */
+/* C-04 to C-08 in docs/dev/seeds.md: kinds of events that the program excludes are not recorded,
+ * and others are. If the program includes all kinds again, they are recorded from then on. */
 TEST(kinds_are_chosen_by_the_program)
 {
     static const struct {
@@ -759,7 +762,8 @@ TEST(kinds_are_chosen_by_the_program)
     } rows[] = {
         { "profile_api", 0, 0, 0, 4 },
         { "profile_memory", 2, 1, 1, 0 },
-        { "profile_all", 0, 1, 1, 2 }, /* models that were loaded before end */
+        /* The models were loaded before the recording, so only their ends are recorded. */
+        { "profile_all", 0, 1, 1, 2 },
         { "profile_imperative", 2, 1, 1, 4 },
     };
     size_t loads = 0, executions = 0, traced = 0, models = 0;
@@ -768,7 +772,7 @@ TEST(kinds_are_chosen_by_the_program)
         recorded rec;
 
         CHECK_INT(run_linked("nrt_prog_linked", rows[i].mode, "simnrt", plain, sizeof(plain)), 0);
-        rec = read_rings(sub("hooked")); /* with the rings of previous runs */
+        rec = read_rings(sub("hooked")); /* includes the rings of previous runs */
         CHECK_ROW(rows[i].mode, count_spans(&rec, "nrt_load") == (loads += rows[i].loads));
         CHECK_ROW(rows[i].mode,
                   count_spans(&rec, "nrt_execute") == (executions += rows[i].executions));
@@ -779,7 +783,7 @@ TEST(kinds_are_chosen_by_the_program)
     }
 }
 
-/* Recording is never turned on, so nothing is begun and nothing is written. */
+/* The program never turns recording on, so nothing is recorded and no file is written. */
 TEST(not_turned_on)
 {
     recorded rec;
@@ -789,8 +793,8 @@ TEST(not_turned_on)
     CHECK_INT(rec.rings, 0);
 }
 
-/* The linker dropped libnrt. It is loaded when the program opens the runtime, or an error is
- * printed. */
+/* The linker has dropped libnrt, because libmeridian has all functions that the program uses.
+ * libmeridian loads libnrt when the program opens the runtime, or prints an error. */
 TEST(a_runtime_that_the_linker_dropped)
 {
     CHECK_INT(run_linked("nrt_prog_dropped", "", "simnrt", plain, sizeof(plain)), 0);

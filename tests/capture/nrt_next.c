@@ -1,6 +1,7 @@
 /*
- * A future runtime, or one built without symbol versions. Its nrta_tensor_read has unknown
- * arguments. NEXT_VERSION: the version of the symbol. Without it there are no versions.
+ * Simulates a future runtime, or one that was built without symbol versions. Its nrta_tensor_read
+ * has unknown arguments. NEXT_VERSION is the version of the symbol. If it is not defined, there are
+ * no versions.
  */
 #include <stddef.h>
 #include <stdint.h>

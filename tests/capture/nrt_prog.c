@@ -92,7 +92,8 @@ wait_for(nrta_seq_t seq)
         test_look_again();
 }
 
-/* Makes requests in the selected interface. The numbers show where each argument arrived. */
+/* Makes asynchronous requests by the selected interface. Each argument has another value, so that
+ * the output shows which argument arrived where. */
 static void
 requests(char bytes[256], char back[256])
 {
@@ -210,7 +211,8 @@ on_done(void *params, uint32_t model_id, uint32_t vnc, uint64_t job_id, NRT_STAT
     told += params == &told && vnc == 0 ? 100 + (int) status : 1;
 }
 
-/* Rarely used functions: sends between cores, debug streams, the older trace, the callback. */
+/* Calls rarely used functions: sends between cores, debug streams, the older trace, and the
+ * callback. */
 static int
 seldom(void)
 {
@@ -260,7 +262,7 @@ seldom(void)
     return 0;
 }
 
-/* Three executions. The runtime lets the second fail. Prints how each ended. */
+/* Makes three executions, of which the second fails. Prints how each of them ended. */
 static int
 fails(void)
 {
@@ -295,7 +297,7 @@ fails(void)
     return 0;
 }
 
-/* More requests than the usual queue length, after one that takes long. */
+/* Queues more requests than the usual length of the queue, behind a request that takes long. */
 static int
 queues(void)
 {
@@ -388,7 +390,7 @@ choose_inspect(void)
     SHOW(F(nrt_inspect_config_set_enable_inspect_on_fail)(inspect, true));
     SHOW(F(nrt_inspect_begin_with_options)(inspect));
     SHOW(F(nrt_inspect_stop)());
-    SHOW(F(nrt_inspect_begin)()); /* with an environment that requests nothing */
+    SHOW(F(nrt_inspect_begin)()); /* the environment requests no inspection */
     SHOW(F(nrt_inspect_stop)());
     SHOW(F(nrt_inspect_config_free)(inspect));
 }
@@ -434,8 +436,8 @@ choose_system_trace(void)
     SHOW(F(nrt_sys_trace_stop)());
 }
 
-/* A program's options and queries of inspect and of the system trace. Each option changes what the
- * runtime writes or fetches. */
+/* Sets options of inspect and of the system trace, and reads them. Each option changes what the
+ * runtime writes or returns. */
 static int
 options(void)
 {
@@ -456,9 +458,11 @@ traces(void)
     size_t n = 0, executions = 0;
 
     open_all();
-    SHOW(F(nrt_sys_trace_stop)());                          /* misuse: none was started */
-    SHOW(F(nrt_sys_trace_fetch_events)(&buffer, &n, NULL)); /* the same */
-    SHOW(F(nrt_execute)(model, in, out));                   /* not the program's to see */
+    /* misuse: the program has not started a trace */
+    SHOW(F(nrt_sys_trace_stop)());
+    SHOW(F(nrt_sys_trace_fetch_events)(&buffer, &n, NULL));
+    /* The program has not started its trace, so it must not receive the events of this execution. */
+    SHOW(F(nrt_execute)(model, in, out));
     SHOW(F(nrt_sys_trace_config_allocate)(&config));
     SHOW(F(nrt_sys_trace_start)(config));
     SHOW(F(nrt_sys_trace_start)(config)); /* misuse: twice */
@@ -466,7 +470,7 @@ traces(void)
         SHOW(F(nrt_execute)(model, in, out));
         test_pace(20000);
         if (i == 4)
-            break; /* the last one stays in the runtime */
+            break; /* the events of the last execution stay in the runtime until the trace stops */
         SHOW(F(nrt_sys_trace_fetch_events)(&buffer, &n, NULL));
         executions += count(buffer, "\"event_type\":\"nrt_execute\",\"phase\":\"start\"");
         F(nrt_sys_trace_buffer_free)(buffer);
@@ -474,7 +478,7 @@ traces(void)
     }
     printf("executions %zu\n", executions);
     SHOW(F(nrt_sys_trace_stop)());
-    SHOW(F(nrt_execute)(model, in, out)); /* afterwards the trace is not the program's again */
+    SHOW(F(nrt_execute)(model, in, out)); /* the program must not receive these events, either */
     F(nrt_sys_trace_config_free)(config);
     close_all();
     return 0;

@@ -1,5 +1,6 @@
-/* A program that loads the runtime with RTLD_GLOBAL, uses it, closes the library, and repeats this
- * elsewhere in memory. "open": closes the library without closing the runtime. */
+/* A program that loads the runtime library with RTLD_GLOBAL, uses it, unloads it, and repeats this
+ * at another address. With the argument "open", it unloads the library without a call of
+ * nrt_close. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
@@ -45,7 +46,8 @@ use(bool close_it)
     return lib;
 }
 
-/* Maps memory, so that the library's old address range is in use. */
+/* Maps memory at the addresses of the closed library, so that the next dlopen loads it at other
+ * addresses. */
 static void
 fill(void)
 {

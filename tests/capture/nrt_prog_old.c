@@ -1,4 +1,5 @@
-/* A program for an older runtime. It looks up newer functions as such programs do. */
+/* A program for an older runtime. Before it uses a newer function, it checks with dlsym if the
+ * runtime has it. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>

@@ -24,7 +24,7 @@ done(void *params, uint32_t model_id, uint32_t vnc, uint64_t job_id, NRT_STATUS 
         siglongjmp(out, 1);
 }
 
-/* Half of them are unloaded, the others end with the runtime. */
+/* Loads many models. Half of them are unloaded, and the others end when the runtime is closed. */
 static int
 many_models(void)
 {
@@ -70,7 +70,7 @@ on_alarm(int sig)
     in_handler += send_one(2) == 0;
 }
 
-/* A signal handler that sends, during calls that send. */
+/* Sends asynchronous requests while a signal handler interrupts the calls and sends requests, too. */
 static int
 sends_in_handlers(void)
 {

@@ -93,7 +93,7 @@ run_program(const char *prog, const char *mode, const char *capture, const char 
     return status;
 }
 
-/* ---- Reading what it recorded ---- */
+/* ---- Reading the rings that libmeridian wrote in the program ---- */
 
 static void
 append(char **to, const char *text, size_t len)

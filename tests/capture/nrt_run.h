@@ -13,7 +13,7 @@ typedef struct {
     char *texts;   /* of the system trace, concatenated */
     char *notices; /* "|message key=value ..." each */
     char *models;
-    /* "|name key=value ..." each; spans that have their end in another record */
+    /* begins and ends of spans that have their end in another record, "|name key=value ..." each */
     char *begins, *ends;
     size_t lost, rings;
 } recorded;
@@ -25,7 +25,7 @@ const char *build_dir(void);
 void set_library_path(const char *flavour);
 
 /* Writes the list of libraries to preload. A sanitizer's own library must come first. */
-/* in lib/ of this build, preloaded before libmeridian; empty for none */
+/* name of a library in lib/ of this build that is preloaded before libmeridian; empty for none */
 extern const char *preload_first;
 void preload_list(char *to, size_t room);
 

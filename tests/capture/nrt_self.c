@@ -1,6 +1,7 @@
 /*
- * A runtime that makes its own calls through the global scope, and that calls a function of the
- * program during a call of the program. Its trace has one event per execution.
+ * A fake Neuron runtime for the tests of the hooks. It calls its own functions through the dynamic
+ * linker, so the hooks see these calls, too. During a call of the program, it calls back a function
+ * of the program. Its trace has one event per execution.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,7 +40,7 @@ nrt_load(const void *neff, size_t size, int32_t vnc, int32_t vnc_count, nrt_mode
     (void) size;
     (void) vnc;
     (void) vnc_count;
-    *model = (nrt_model_t *) (0x10000 + 64 * n++); /* a number for us, too */
+    *model = (nrt_model_t *) (0x10000 + 64 * n++); /* not an address; no function dereferences it */
     return NRT_SUCCESS;
 }
 

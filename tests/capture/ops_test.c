@@ -1,4 +1,5 @@
-/* The operations in the header of a ring: how long a thread was inside and outside of them. */
+/* Tests the times in the header of a ring that state how long a thread was inside and outside of
+ * its operations (calls of the runtime). */
 #include <pthread.h>
 #include <sched.h>
 
@@ -46,8 +47,8 @@ own_ring(void)
     return reader;
 }
 
-/* What a thread did according to the clock readings around its calls: the true time lies between
- * `least` and `most`. */
+/* Number and time of the calls that a thread made. The test reads the clock before and after each
+ * step of a call, so the true time lies between `least` and `most`. */
 typedef struct {
     uint64_t calls;
     mrd_dur_ns least, most;
@@ -59,7 +60,7 @@ now(void)
     return (mrd_dur_ns) mrd_now();
 }
 
-/* Makes one call of operation `i` of this length. */
+/* Makes one call of the operation names[i], which takes `length` ns. Adds it to *inside. */
 static void
 call(size_t i, mrd_dur_ns length, truth *inside)
 {
@@ -97,8 +98,8 @@ sum_inside(const mrd_ring_op_state *states, size_t n)
     return sum;
 }
 
-/* Random calls: each time agrees with clock readings around the calls, and all times together are
- * exactly the time from the first begin to the last end. */
+/* The calls are random. Each time must agree with the clock readings around the calls. All times
+ * together must be exactly the time from the first begin to the last end. */
 TEST(the_times_add_up)
 {
     mrd_ring_op_state states[MRD_RING_OPS];

@@ -53,7 +53,7 @@ rig_start(rig *g)
     prctl(PR_SET_CHILD_SUBREAPER, 1);
 }
 
-/* env: "NAME=value" words separated by spaces. */
+/* Starts the workload program. `env` has words such as "NAME=value", separated by spaces. */
 static inline void
 rig_run(rig *g, const char *mode, const char *amount, const char *env)
 {
@@ -217,7 +217,7 @@ rig_ended(rig *g)
            info.si_pid == g->pid;
 }
 
-/* Reads while it runs, then to the end. */
+/* Reads the rings while the program runs, and then to their ends. */
 static inline bool
 rig_follow(rig *g)
 {

@@ -1,5 +1,6 @@
-/* Compares the hash of models with libcrypto, with and without the processor's own instructions:
- * every length up to a few blocks, long ones, random chunks, any alignment. */
+/* Tests the hash of models (SHA-256) by comparison with libcrypto, with and without the processor's
+ * SHA instructions. The inputs have every length up to a few blocks, are long, come in random
+ * chunks, or have any alignment. */
 #include <stdlib.h>
 
 #include "base/hash.h"

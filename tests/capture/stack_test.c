@@ -12,8 +12,8 @@
 #include "tests/capture/api_start.h"
 
 #define STACK (256u << 10)
-#define MOST  4096u /* maximum bytes of stack of a function ... */
-#define FILES 8192u /* ... and of one that makes, reads and writes many files */
+#define MOST  4096u /* maximum bytes of stack that a call may use */
+#define FILES 8192u /* maximum for a call that makes, reads and writes many files */
 #define PAINT 0xa5
 #define ARGS  64
 
@@ -37,7 +37,7 @@ typedef struct {
     const char *name;
     void (*before)(void); /* prepares the call on the usual stack, or NULL */
     void (*call)(void);
-    bool annotates; /* it may be the first event of its process */
+    bool annotates; /* the call records an event, which may be the first one of its process */
     size_t most;
 } entry;
 

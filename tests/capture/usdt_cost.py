@@ -1,5 +1,7 @@
-"""What a USDT probe of libmeridian.so costs while nobody looks, from its machine code: one load of its semaphore, a test and a branch that is not
-taken, and nothing else; the place of the probe lies in a function of its own. x86-64, with objdump and readelf; else the test is skipped."""
+"""Checks from the machine code what a USDT probe of libmeridian.so costs while no tool is attached.
+It must be one load of the probe's semaphore, a test, and a branch that is not taken. The probe
+itself must be in a function of its own. Needs x86-64, objdump and readelf, otherwise the test is
+skipped."""
 import os
 import platform
 import re

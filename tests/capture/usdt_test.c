@@ -1,4 +1,5 @@
-/* USDT probes: the notes of the library, and the data that a tool with breakpoints reads there. */
+/* Tests the library's USDT probes, which tracing tools can attach to: their notes in the library's
+ * file, and the data that a tool with breakpoints reads at a probe. */
 #include <elf.h>
 #include <link.h>
 #include <signal.h>
@@ -173,7 +174,8 @@ argument(const char *text, const greg_t *r)
     return 0;
 }
 
-/* Imitates the kernel's uprobe: records the probe with its arguments and continues after the nop. */
+/* Imitates the kernel's uprobe: records the probe with its arguments and continues after the
+ * nop. */
 static void
 on_trap(int sig, siginfo_t *info, void *context)
 {

@@ -1,5 +1,5 @@
-/* Writes records into a ring and reads them, in the memory of one process and through files. The
- * records that are read equal the records that were written. */
+/* Tests that the records that are read from a ring equal those that were written, in the memory of
+ * one process and through files. */
 #include <dirent.h>
 #include <pthread.h>
 
@@ -58,7 +58,8 @@ TEST(round_trip)
     mrd_ring_close(r);
 }
 
-/* `read` is exact after every record, so that a reader can save its position there. */
+/* After each record, `read` is exactly the position of the next record. A reader saves this position
+ * for a later reader. */
 TEST(how_far_it_was_read_is_exact_at_every_record)
 {
     mrd_ring_reader *r = start(65536);

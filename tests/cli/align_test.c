@@ -1,6 +1,7 @@
 /*
- * Aligns streams by collectives, in constructed Neuron traces with known true clocks: several cores
- * and processes on one clock, one input with two nodes, gaps, and clocks without an epoch.
+ * Tests the alignment of clocks by collectives (--align collectives) in constructed Neuron traces
+ * with known true clocks. There are several cores and processes on one clock, an input with two
+ * nodes, gaps, and clocks that do not count from 1970.
  */
 #include "tests/check.h"
 #include "tests/timesync/rng.h"
@@ -46,7 +47,7 @@ core(world *w, const char *node, int64_t pid, int64_t lnc)
     return mrd_catalog_track(w->cat, &t);
 }
 
-/* local = true + offset, with a rate error of `ppm`. */
+/* A clock. It shows the true time plus `offset`, and its rate is wrong by `ppm`. */
 typedef struct {
     int64_t offset;
     double ppm;
@@ -71,7 +72,7 @@ cc_event(world *w, mrd_track_id track, int op, mrd_arg args[2])
                         .arg_count = 2 };
 }
 
-/* True end of the i-th collective. Collectives end every 10 ms. */
+/* Returns the true end of the i-th collective. A collective ends every 10 ms. */
 static int64_t
 end_of(int i)
 {
@@ -261,7 +262,7 @@ TEST(nothing_is_matched_behind_a_gap)
     loss.ts = (mrd_ev_ns){ local(far, end_of(19) + MRD_MS) };
     loss.dur_ns = 49 * MRD_MS;
     loss.name = mrd_catalog_intern(w.cat, "ring full");
-    /* of the same node, but in another file */
+    /* The loss belongs to the same node, but to another input file. */
     CHECK_ERR("loss", mrd_stream_push(s[2], &loss), MRD_OK);
     run_core(&w, s[1], b, far, 25, STEPS);
     loss.dur_ns = 1;

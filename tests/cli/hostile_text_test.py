@@ -1,6 +1,6 @@
-"""What the aggregator sends is text of others. Every command that prints it runs against an aggregator that answers with control
-characters in each text, and none of them reaches the terminal.
-Usage: hostile_text_test.py MERIDIAN"""
+"""An aggregator may send texts that others wrote. The test runs every command that prints such
+texts with an aggregator that has control characters in each text. None of them may reach the
+terminal. Usage: hostile_text_test.py MERIDIAN"""
 import http.server
 import json
 import os

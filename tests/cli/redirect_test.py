@@ -1,6 +1,7 @@
-"""`meridian` at an address that answers with a redirection, as a proxy that wants https does, or with another status that is no answer:
-nothing counts as done, nothing of it is stored as a profile, and the message says where the server points to.
-Usage: redirect_test.py MERIDIAN"""
+"""Runs `meridian` with an address that answers with a redirection, like a proxy that requires
+https, or with another unexpected status. No request may count as done and no answer may be
+stored as a profile. The message must state where the server redirects to. Usage:
+redirect_test.py MERIDIAN"""
 import http.server
 import os
 import subprocess

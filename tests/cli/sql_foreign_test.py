@@ -1,6 +1,7 @@
-"""`meridian sql` and `meridian.open` on a profile folder that somebody else made: a database that names a file to remove, views without an
-end, and statements that would change something. Nothing outside is touched, and every query ends.
-Usage: sql_foreign_test.py MERIDIAN"""
+"""Runs `meridian sql` and `meridian.open` on a profile directory that an attacker made. It has a
+database that names a file to remove, views without an end, and statements that would change
+something. No other file may be changed, and every query must end. Usage: sql_foreign_test.py
+MERIDIAN"""
 import os
 import resource
 import signal

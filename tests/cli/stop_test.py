@@ -1,6 +1,7 @@
-"""What `meridian stop` shows of a flight recorder. The line of progress: percent are of what will be stored, not of what the agents let go, and
-the rate is of what arrived since the line began. Then its nodes, in the order of their names.
-Usage: stop_test.py MERIDIAN"""
+"""Tests what `meridian stop` shows of a flight recorder. The percentage in the line of progress
+must be of what will be stored, not of what the agents drop, and the rate must be of what arrived
+since the line began. Then the nodes follow in the order of their names. Usage: stop_test.py
+MERIDIAN"""
 import http.server
 import json
 import os

@@ -34,13 +34,16 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PPM         37.0
-#define WANDER_PPM  0.3
-#define WANDER_S    100.0                   /* 19 ppb/s at most */
-#define OFFSET      (-31536000LL * MRD_SEC) /* the node's clock is a year ahead */
+#define PPM        37.0
+#define WANDER_PPM 0.3
+#define WANDER_S   100.0                   /* 19 ppb/s at most */
+#define OFFSET     (-31536000LL * MRD_SEC) /* the node's clock is a year ahead */
+/* agent ids: the probes of FIT_AGENT are the input of the fit, the probes of CHECK_AGENT test it */
 #define FIT_AGENT   1
 #define CHECK_AGENT 2
-#define CHECK_PAIRS 19.5 /* 39 packets per second that are not used for the fit */
+/* Pairs of probes that CHECK_AGENT sends per second, 39 packets in total. They measure the error of
+ * the fit, so the fit must not use them. */
+#define CHECK_PAIRS 19.5
 #define STREAM_PORT 7799
 #define LINK_PORT   7798
 #define HALVES      512

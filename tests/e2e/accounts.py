@@ -1,5 +1,6 @@
-"""Agents' pods prove by their service account's token on which node they run, and get that node's certificate: of an API server that says the node, of
-one that has to be asked for the pod, and of a hostile pod that wants to be another node."""
+"""The pod of an agent proves by its service account's token on which node it runs, and gets a
+certificate for this node. The test uses an API server that states the node, one that must be asked
+for the pod, and a hostile pod that wants the certificate of another node."""
 import json
 import os
 import shutil

@@ -1,4 +1,5 @@
-"""Agents by themselves: what one says that has nobody to send to, and whom its triggers reach."""
+"""Tests agents without an aggregator: what they log while they cannot send, and which processes
+their triggers reach."""
 import fcntl
 import os
 import re

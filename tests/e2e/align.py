@@ -1,5 +1,6 @@
-"""Clocks of files without probes: four real ranks, with clock errors that this test puts into their text, come back by
---align collectives; sets whose collectives do not match are refused with a reason; without --align all say unaligned."""
+"""Tests --align collectives with the traces of four real ranks, into which the test puts clock
+errors. The clocks must be aligned again. Traces whose collectives do not match must be refused with
+a reason. Without --align, all clocks must be called unaligned."""
 import glob
 import json
 import os

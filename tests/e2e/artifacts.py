@@ -1,5 +1,5 @@
-"""Artifacts go with the last session that lists them: shared by sessions and nodes, deleted while the aggregator is killed, and by
---retain-size, which counts them."""
+"""Tests that an artifact is removed with the last session that lists it. Artifacts are shared by
+sessions and nodes, are deleted while the aggregator is killed, and count for --retain-size."""
 import hashlib
 import json
 import os

@@ -1,6 +1,8 @@
-"""What a session asks the runtime to capture is what was asked for: an inspect of normal executions from start to stop, tagged with the session; of
-which models and of which execution; and who else wants the runtime's capture is found out before. Through aggregator, agent and libmeridian to the
-simulated runtime, files back as artifacts, refusals by node and process in the manifest."""
+"""Tests that a session captures what it requests from the runtime, from the command line to the
+simulated runtime: an inspect of normal executions from start to stop, of the selected models and
+execution, tagged with the session. The test checks that other users of the runtime's capture are
+detected before, that the files come back as artifacts, and that the manifest has refusals by node
+and process."""
 import os
 import re
 

@@ -1,5 +1,6 @@
-"""A large sparse NTFF is shipped while the agent is killed once and the aggregator twice: it goes on where it was, the hash is the same, and what is
-sent after a cut is hardly more than what was missing. Argument: its size in megabytes."""
+"""Sends a large sparse NTFF file to the aggregator, while the agent is killed once and the
+aggregator twice. The transfer must continue where it was, with the same hash, and after each kill
+hardly more than the missing bytes may be sent. Argument: the size of the file in megabytes."""
 import hashlib
 import os
 import shutil

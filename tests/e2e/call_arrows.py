@@ -1,5 +1,7 @@
-"""Arrows from an annotation to nrt_execute, the runtime's own events and the cores: four threads call two cores of two physical ones each, the
-simulated runtime says which execution each call was, and every arrow of the JSON leads to that execution; also while events are lost."""
+"""Tests the arrows from an annotation to nrt_execute, to the runtime's own events and to the cores.
+Four threads use two logical cores of two physical cores each. The simulated runtime states which
+execution belongs to each call, and every arrow of the JSON output must lead to this execution, also
+while events are lost."""
 import collections
 import glob
 import json

@@ -1,5 +1,6 @@
-"""A capture directory of two nodes, both layouts: every file gets its identity, pairs become spans with the start's
-data, closed formats are hashed and listed, and the vendor's viewer is used when it is there."""
+"""Reads a capture directory of two nodes in both layouts. Every file must get its node and process,
+starts and stops must become spans with the start's data, and files in closed formats must be hashed
+and listed. The vendor's viewer is used if it is installed."""
 import collections
 import hashlib
 import json

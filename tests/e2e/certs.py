@@ -1,4 +1,5 @@
-"""A working set of certificates: made, verified by openssl, renewed with the same keys and names, private files private."""
+"""Tests `meridian certs`: the certificates are verified by openssl, a renewal keeps keys and names,
+and private files are readable by their owner only."""
 import http.server
 import json
 import os

@@ -1,4 +1,5 @@
-"""What a new user meets: help, typing errors, results that exist, broken input, the exit status."""
+"""Tests what a new user of the command line meets: help, typing errors, results that already exist,
+broken input, and the exit status."""
 import fcntl
 import gzip
 import http.server

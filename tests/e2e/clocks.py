@@ -1,5 +1,6 @@
-"""Clocks of a real cluster on one machine, so the truth is known: every transport of probes, each labelled in every output, bounds
-that hold, the table and the picture over HTTP, and the times that can be asked for."""
+"""Tests the clocks of a cluster on one machine, so that the true times are known. Every transport
+of probes is used and must be named in every output, and bounds must hold. The test also checks the
+clock table and the picture over HTTP, and the output times that a user can request."""
 import json
 import os
 import time

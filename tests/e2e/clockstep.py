@@ -1,5 +1,6 @@
-"""The wall clock of one node jumps by an hour, forwards and back, while a session records. Order and distances of what happened on
-that node stay as they were, also of the runtime's events, which carry wall times; what is not sure says so in its bound."""
+"""The wall clock of one node jumps by an hour, forwards and back, while a session records. The
+order and the distances of the node's events must stay the same, also for events of the runtime,
+which have wall-clock times. Times that are uncertain must have a wide bound."""
 import glob
 import json
 import os

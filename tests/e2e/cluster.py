@@ -1,4 +1,5 @@
-"""The cluster half of the command line against real daemons: what a workload emitted is what is fetched, whoever is killed in between."""
+"""Tests the commands for clusters with real daemons. `meridian fetch` must return what a workload
+emitted, whichever program is killed in between."""
 import json
 import os
 import signal

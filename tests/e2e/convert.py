@@ -1,5 +1,6 @@
-"""Device profiles through the aggregator's viewer: a queue with limits, whose states survive a kill of the aggregator; results are artifacts like
-others. The viewer is tests/fake/viewer.py, which stands in for the vendor's: the formats of NTFF and of its results are not public."""
+"""Tests the conversion of device profiles by the aggregator. Its queue has limits, and its states
+must survive a kill of the aggregator. Results are artifacts like others. tests/fake/viewer.py takes
+the place of the vendor's viewer, because the formats of NTFF and of its results are not public."""
 import glob
 import hashlib
 import json

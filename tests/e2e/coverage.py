@@ -1,5 +1,6 @@
-"""Nodes that are not there, come late, are lost or cannot serve a session: the manifest, every command and its exit status say so.
-What is merely on its way is not missing."""
+"""Tests sessions in which nodes are absent, come late, are lost or cannot take part. The manifest,
+every command and its exit status must state this. Data that has not arrived yet does not count as
+missing."""
 import http.server
 import json
 import os

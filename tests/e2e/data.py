@@ -1,5 +1,6 @@
-"""docs/reference/data.md does what it says: its commands, its DuckDB query and its Python run as they stand, on a small cluster; and the Python reader
-gives the same rows from SQLite, from Parquet, and from the aggregator's address."""
+"""Tests that docs/reference/data.md is true. Its commands, its DuckDB query and its Python are run
+as printed, on a small cluster. The Python reader must give the same rows from SQLite, from Parquet,
+and from the aggregator's address."""
 import json
 import os
 import re

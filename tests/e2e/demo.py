@@ -1,6 +1,7 @@
-"""`meridian demo` without namespaces, as anybody may run it: what it prints about truth, bound, order and loss, its files, and what
---keep serves over HTTPS with a token, all under the 1,024 descriptors of a login shell. A busy machine may be too late for a part; the demo
-says so in a message and exits with 3."""
+"""Tests `meridian demo` without namespaces, as any user can run it: what it prints about truth,
+bound, order and loss, its files, and what --keep serves over HTTPS with a token. The limit of open
+files is 1,024, as in a login shell. A busy machine may be too slow, in which case the demo prints a
+message and ends with status 3."""
 import json
 import os
 import re

@@ -1,5 +1,6 @@
-"""Manifests and hooks say only what the programs understand: options and variables exist, labels match, hooks succeed
-whatever happens, and an aggregator and an agent start with the very settings of the manifests."""
+"""Tests that manifests and hooks use only what the programs know: options and variables exist,
+labels match, and hooks succeed whatever happens. An aggregator and an agent must start with the
+settings of the manifests."""
 import glob
 import hashlib
 import json

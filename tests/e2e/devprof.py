@@ -1,5 +1,6 @@
-"""Device profiles that a session asks for: from the command line through aggregator, agent and libmeridian to the simulated runtime, and its
-files back as artifacts; every refusal is a message of that process in the manifest."""
+"""Tests device profiles that a session requests, from the command line through aggregator, agent
+and libmeridian to the simulated runtime. The files must come back as artifacts. The manifest must
+have a message for each process that refused."""
 import glob
 import json
 import os

@@ -1,4 +1,5 @@
-"""meridian diff: series equal to an independent reading, few false alarms, the planted change named, mistakes told."""
+"""Tests meridian diff. Its series must equal those of an independent reading, false alarms must be
+rare, a planted change must be named, and wrong usage must be reported."""
 import collections
 import json
 import math

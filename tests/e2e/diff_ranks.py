@@ -1,4 +1,5 @@
-"""meridian diff of runs with several ranks: names the rank that became slower and in which part, and none where nobody did."""
+"""Tests meridian diff of runs with several ranks. It must name the rank that became slower and the
+part of its time, and no rank if none became slower."""
 import json
 import os
 import random

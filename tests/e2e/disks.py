@@ -1,5 +1,7 @@
-"""Disks that fill: the aggregator's store (nothing is overwritten or lost, agents spool, it goes on when there is room) and an
-agent's spool (the oldest go, counted), and one of an agent that cannot be written. Both are to be seen in status, nodes and manifest. Needs root for small file systems."""
+"""Tests full disks. When the aggregator's store is full, nothing may be overwritten or lost, agents
+use their spools, and storing continues when there is space. When an agent's spool is full, the
+oldest frames are dropped and counted. A spool may also be unwritable. Commands and manifest must
+show each state. Needs root for small file systems."""
 import errno
 import os
 import resource

@@ -1,4 +1,5 @@
-"""Four ranks of one job, one file each, become one profile: four processes in rank order, no cross-links."""
+"""Four ranks of one job, with a file each, must become one profile with four processes in the order
+of ranks and no arrows between them."""
 import glob
 import os
 

@@ -1,4 +1,5 @@
-"""meridian doctor: a node that is fine, then everything that can be wrong with one, each found and said with its cure."""
+"""Tests meridian doctor on a node without faults, and then with each fault that it knows. Each
+fault must be found and reported with its remedy."""
 import json
 import os
 import shutil

@@ -1,5 +1,6 @@
-"""The agent gets its own certificate and renews it: with an invitation and with a service account, while it captures into its spool; what is lost on
-the way, refused, full, expired or killed in between costs no event and no certificate."""
+"""The agent requests its own certificate and renews it, with an invitation or with a service
+account, while it records into its spool. Requests are lost, refused or expired, disks are full, and
+programs are killed in between. No event and no certificate may be lost."""
 import http.client
 import http.server
 import json

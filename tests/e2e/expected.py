@@ -1,4 +1,5 @@
-"""A session for what does not run yet, a rank of a job, begins without it and takes it when it comes, and nothing else."""
+"""A session is started for a rank of a job that does not run yet. It must begin without this
+process, record it when it starts, and record nothing else."""
 from lib import Cluster, check, equal, finish, load_json, need_daemons, need_speed, until
 
 need_daemons()

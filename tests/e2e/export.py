@@ -1,5 +1,6 @@
-"""meridian-aggregator --export: sessions go to a folder and to S3 whole, once, and come through kill -9, 503s, cut connections, a read-only and a
-full target; what users put in their way is told; retention removes nothing before it is exported."""
+"""Tests meridian-aggregator --export. Sessions must be copied completely and once to a directory
+and to S3, also after kill -9, status 503, cut connections, and a read-only or full target. Files of
+users that are in the way must be reported. Nothing may be removed before it is exported."""
 import glob
 import hashlib
 import os

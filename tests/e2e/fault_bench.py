@@ -1,4 +1,5 @@
-"""The fault bench (bench/faults): its scores on verdicts whose result is known, what its seeds draw, and its quick part on real ranks."""
+"""Tests the fault benchmark (bench/faults): its scores for verdicts with a known result, the faults
+that its seeds draw, and its short version on real ranks."""
 import json
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The processes of a job whose ranks get faults on request (faulty_rank.py)."""
+"""Starts the processes of a job that get faults on request (faulty_rank.py)."""
 import os
 import subprocess
 import sys

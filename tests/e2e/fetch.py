@@ -1,5 +1,6 @@
-"""`meridian fetch`: resumed after a cut, from the start when the file is another, proven by SHA-256, with progress on a terminal,
-through a forwarding and a tunnelling proxy, with a bearer token, over HTTPS."""
+"""Tests `meridian fetch`. After a cut it must continue, or start again if the file is another one.
+The result is verified by SHA-256. The test also checks the progress on a terminal, forwarding and
+tunnelling proxies, a bearer token, and HTTPS."""
 import hashlib
 import os
 import pty

@@ -1,5 +1,7 @@
-"""What a session leaves out is not even made: its cores and event types reach the runtime of every process, for as long as it records
-and no other session wants more. Without a session only the events are made that name models. The simulated runtime says of each event whether its trace took it."""
+"""Events that no session selects must not even be made. The cores and event types of a session
+reach the runtime of every process, as long as it records and no other session selects more. Without
+a session only events that name models are made. The simulated runtime states for each event whether
+its trace recorded it."""
 import collections
 import glob
 import os

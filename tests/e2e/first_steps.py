@@ -1,4 +1,5 @@
-"""What somebody meets first: scripts/setup.sh while another program holds the package lock, and what `make demo` builds."""
+"""Tests the first steps of a new user: scripts/setup.sh while another program holds the package
+lock, and what `make demo` builds."""
 import os
 import re
 import shutil

@@ -1,4 +1,5 @@
-"""Real dumps of PyTorch's flight recorder, of jobs that hang: the report names the ranks at which the fault was injected, first of all."""
+"""Reads real dumps of PyTorch's flight recorder from jobs that hang. The report must name the ranks
+at which the fault was injected first."""
 import glob
 import os
 import re

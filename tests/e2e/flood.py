@@ -1,5 +1,6 @@
-"""A process that floods its rings does not starve the others: of those nothing is lost; of it what is lost is counted, and begun is
-what it says it emitted. The agent has too little CPU for all of it. Argument: for how many seconds it floods."""
+"""A process floods its rings, and the agent has too little CPU time for all of its events. Other
+processes must lose nothing. The losses of this process must be counted, and the number of begun
+events must be what it emitted. Argument: the duration of the flood in seconds."""
 import ctypes
 import mmap
 import os

@@ -1,5 +1,6 @@
-"""The hang watch with real ranks on several agents: the rank that is stopped, killed, asleep, or in another operation is named within seconds,
-nobody else is, a job that works or goes on is not told, and the jobs of another owner are not shown."""
+"""Tests the hang watch with real ranks on several agents. A rank that is stopped, killed, asleep,
+or in another operation must be named within seconds, and no other rank. A job that works or
+continues must not be reported, and jobs of other owners must not be shown."""
 import hashlib
 import json
 import os

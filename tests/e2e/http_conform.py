@@ -1,5 +1,6 @@
-"""HTTP as RFC 9110 and the Perfetto page want it, on a real aggregator: ranges, conditions, encodings, HEAD, OPTIONS, CORS,
-problem documents; and every path of the table with every kind of token."""
+"""Tests that a real aggregator follows RFC 9110 and serves what the Perfetto page requires: ranges,
+conditions, encodings, HEAD, OPTIONS, CORS, and problem documents. Every path of the API is
+requested with every kind of token."""
 import email.utils
 import gzip
 import json

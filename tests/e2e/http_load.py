@@ -1,5 +1,7 @@
-"""Load and abuse of the HTTP side: many clients at once, slow and vanishing ones, floods. Memory stays bounded, ingest goes
-on, everything is still served afterwards. `full` as an argument: the long version of `make soak`; the light one takes seconds."""
+"""Tests the HTTP server under load and abuse: many clients at once, slow clients, clients that
+disconnect, and floods. Memory must stay bounded, data must still be stored, and everything must be
+served afterwards. The argument `full` selects the long version of `make soak`, while the short one
+takes seconds."""
 import concurrent.futures
 import json
 import os

@@ -1,5 +1,7 @@
-"""What runs when a session is stopped or a trigger's window ends is in the profile: a call, what the runtime has begun and a span of the
-program, each with its start, also when that was before the session; an end that comes later takes the place of the unfinished one."""
+"""What is running when a session stops, or when the window of a trigger ends, must be in the
+profile. This includes calls, operations that the runtime has begun, and spans of the program, each
+with its start, even if it began before the session. If the end of a span arrives later, the
+finished span replaces the unfinished one."""
 import os
 import time
 

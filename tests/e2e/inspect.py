@@ -1,5 +1,6 @@
-"""meridian inspect around real processes on the simulated runtime: everything they emitted is in the profile, the command
-keeps its input, output and exit status, and Ctrl-C still ends with a profile."""
+"""Tests meridian inspect with real processes on the simulated runtime. Everything that they emitted
+must be in the profile. The command must have its input, output and exit status, and a profile must
+be written even after Ctrl-C."""
 import collections
 import glob
 import json

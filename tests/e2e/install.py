@@ -1,5 +1,6 @@
-"""`make install`: what it brings, that it runs from where it was put and from where it was moved to, and that its units name the
-programs installed. It installs what is built, into folders of its own."""
+"""Tests `make install`: which files it installs, that the programs run from there and after the
+directory was moved, and that the systemd units name the installed programs. The test installs the
+present build into its own directories."""
 import os
 import re
 import shutil

@@ -1,5 +1,7 @@
-"""The list of jobs with real ranks on two agents: state, ranks and owner of each job by the API, `meridian jobs`, `meridian watch` and the
-metrics. A job that stands shows no step time, and its rank is named. Exit statuses say the same. An owner sees only the own jobs."""
+"""Tests the list of jobs with real ranks on two agents. The API, `meridian jobs`, `meridian
+watch` and the metrics show state, ranks and owner of each job. A job that stands still must
+show no step time, and its rank must be named. Exit statuses must agree. An owner must see only
+their own jobs."""
 import hashlib
 import json
 import os

@@ -1,5 +1,6 @@
-"""A session belongs to a job: the hook's file, or a process that says so, begins it on every node, its end ends it; it is whole from
-its first event. The aggregator decides by its policy."""
+"""Tests the sessions of jobs. A file of the scheduler's hook, or the statement of a process, begins
+the session on every node of the job, and the end of the job ends it. The session must be complete
+from its first event. The aggregator decides by its policy."""
 import datetime
 import json
 import os

@@ -1,4 +1,5 @@
-"""Sessions and profiles carry which job, step and pod was recorded, and are listed, searched and deleted by it."""
+"""Tests that sessions and profiles state which job, step and pod was recorded, and that users can
+list, search and delete them by these properties."""
 import json
 
 from lib import Cluster, check, equal, finish, load_json, need_daemons, until

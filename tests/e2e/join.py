@@ -1,5 +1,7 @@
-"""A node's own certificate: an administrator invites it, it asks once with a key that it made, its agent is let in with nothing else, and it renews
-what it has. Refused: a second use, the end, another node, requests for more than a name, requests of every wrong kind, revoked certificates."""
+"""Tests a node's own certificate. An administrator invites the node, the node requests the
+certificate once with its own key, and its agent connects with nothing else and renews it. Refused
+are a second use of the invitation, an expired one, another node, requests for more than a name,
+invalid requests, and revoked certificates."""
 import base64
 import hashlib
 import json

@@ -1,6 +1,7 @@
-"""SIGKILL at random instants while a session records. Arguments: who is killed (aggregator, agent, workload, or any of them by
-chance), how often, and the size of the rings. What every workload says it emitted is in the profile, once, and
-begun = delivered + dropped + held; with rings so small that they overflow, what is missing is what was counted as dropped."""
+"""Programs are killed by SIGKILL at random times while a session records. Arguments: which program
+is killed (aggregator, agent, workload, or a random one), how often, and the size of the rings. What
+a workload emitted must be in the profile once, and begun = delivered + dropped + held. If the rings
+are so small that they overflow, exactly the events counted as dropped may be missing."""
 import os
 import random
 import sys

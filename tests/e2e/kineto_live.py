@@ -1,6 +1,7 @@
-"""A program that writes a Kineto trace while it is recorded: a real trace with its correlation ids, moved to the time of the recording, and
-operations around calls of the simulated runtime. In the merged profile every arrow of the trace is there, and an arrow leads from each operation
-to the call inside it."""
+"""A program writes a Kineto trace while it is recorded. The trace is a real one with its
+correlation ids, moved to the time of the recording, with operations around calls of the simulated
+runtime. In the merged profile every arrow of the trace must be present, and an arrow must lead from
+each operation to the call inside of it."""
 import collections
 import glob
 import json

@@ -1,4 +1,5 @@
-"""What the end-to-end tests share: running the programs, the real importer, and saying why a test skipped."""
+"""Functions that the end-to-end tests share: running the programs, running Perfetto's importer, and
+stating why a test is skipped."""
 import atexit
 import ctypes
 import functools

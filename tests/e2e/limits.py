@@ -1,5 +1,6 @@
-"""Every limit of the aggregator, with real agents: at the limit it holds back with a clear state, recovers, and loses nothing
-uncounted. The disk's reserve and the spool are in disks.py, retention in artifacts.py."""
+"""Tests every limit of the aggregator with real agents. At the limit it must delay or refuse with a
+clear state, recover, and lose nothing without counting it. disks.py tests the disk's reserve and
+the spool, artifacts.py the removal of old sessions."""
 import json
 import os
 

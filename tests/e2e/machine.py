@@ -1,5 +1,6 @@
-"""A copy of this machine's files to install into, as root: an overlay with /run, /dev and /proc of its own, and with a systemctl that
-only notes what it is asked. Its mounts end with the process: call own_mounts() first."""
+"""Makes a copy of this machine's files into which tests can install, as root. It is an overlay with
+its own /run, /dev and /proc, and with a systemctl that only records its arguments. Its mounts end
+with the process, so call own_mounts() first."""
 import os
 import shutil
 import stat

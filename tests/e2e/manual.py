@@ -1,5 +1,5 @@
-"""Manual pages and completions say what the programs take: every option of the help is in the page and is completed, and troff has
-nothing to say about a page."""
+"""Tests that manual pages and completions agree with the programs. Every option of the help must be
+in the page and must be completed, and troff must report no errors in a page."""
 import os
 import re
 import shutil

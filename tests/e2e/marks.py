@@ -1,5 +1,7 @@
-"""Losses made when batches were sealed already, which no stored event tells of: between two windows of a flight recorder the profile has
-a mark, and the report says not recorded, never idle; so when the spool was full while the aggregator was away."""
+"""Tests losses that occurred when batches were already closed, so that no stored event states them.
+Between two windows of a flight recorder the profile must have a mark, and the report must call the
+time "not recorded" and not idle. The same applies if the spool was full while the aggregator was
+away."""
 import os
 import time
 

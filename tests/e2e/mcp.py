@@ -1,5 +1,5 @@
-"""`meridian mcp` as a client of the Model Context Protocol sees it: both revisions, each tool, wrong requests, long answers, and text of traces
-that must not reach a terminal."""
+"""Tests `meridian mcp` with a client of the Model Context Protocol: both revisions of the protocol,
+each tool, wrong requests, long answers, and texts of traces that must not reach a terminal."""
 import json
 import os
 import subprocess

@@ -1,5 +1,6 @@
-"""Memory by scope: what a Python program and its tensors hold, by the annotation that allocated it, in summary, report and Perfetto; the
-program keeps an account of its own and prints it."""
+"""Tests the memory in use by scope: what a Python program and its tensors hold, by the annotation
+in which it was allocated. Summary, report and Perfetto output must show the values that the program
+itself counts and prints."""
 import os
 import sys
 

@@ -1,5 +1,6 @@
-"""Which models are loaded: a session knows those that were loaded long before it, also by an agent that is gone; over the cluster in manifest, HTTP
-and on the command line."""
+"""Tests the list of loaded models. A session must know models that were loaded long before it, even
+if the agent of that time has ended. The list covers all nodes in the manifest, over HTTP and on the
+command line."""
 import glob
 import hashlib
 import json

@@ -1,5 +1,6 @@
-"""Metrics of both daemons: text 0.0.4 and OpenMetrics by Accept, behind tokens, accepted by promtool and scraped by a real
-Prometheus, which also loads the alert rules; deploy/monitoring names only metrics that are served."""
+"""Tests the metrics of both daemons: text 0.0.4 and OpenMetrics by the Accept header, protected by
+tokens. promtool must accept them, and a real Prometheus scrapes them and loads the alert rules.
+deploy/monitoring must name only metrics that exist."""
 import json
 import os
 import re

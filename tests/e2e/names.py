@@ -1,5 +1,6 @@
-"""Names that attack who reads them: escape sequences, marks of writing direction, HTML and formulas, as names of events, threads, arguments
-and files, through a terminal (20 and 400 columns wide), text, HTML, CSV and SQL."""
+"""Tests names that attack their reader: escape sequences, marks of writing direction, HTML and
+formulas. They are names of events, threads, arguments and files, and are shown on a terminal (20
+and 400 columns wide), and in text, HTML, CSV and SQL output."""
 import csv
 import fcntl
 import glob

@@ -1,5 +1,6 @@
-"""A laboratory of machines below namespaces of its own: nothing that it starts, mounts or configures outlives it, however it ends. What can,
-with SIGKILL, are its control groups: the next start removes them."""
+"""Runs simulated machines in their own Linux namespaces. Nothing that they start, mount or
+configure remains when the test ends, in whatever way. Only control groups may remain after SIGKILL,
+and the next start removes them."""
 import fcntl
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Models for the simulated runtime."""
+"""Makes files of models for the simulated runtime."""
 
 
 def neff(name, us):

@@ -1,6 +1,6 @@
-"""The network between two nodes and the aggregator is cut by taking a link down, for longer than memory and ring last: the spool takes
-over, and when the link is back everything is delivered, once. Nodes are network namespaces; needs root.
-Argument: how many cuts."""
+"""The network between two nodes and the aggregator is cut for longer than memory and rings can hold
+the events. The agents must then use their spools and deliver everything once when the network is
+back. Nodes are network namespaces, so the test needs root. Argument: how many cuts."""
 import ctypes
 import json
 import os

@@ -1,5 +1,6 @@
-"""The notebooks of docs/tutorial/notebooks are what executing them gives: every output of every cell, the pictures too, equal to the last byte; and what
-their text says of the outputs holds."""
+"""Tests that the notebooks of docs/tutorial/notebooks contain exactly what executing them gives:
+every output of every cell, including the pictures, byte for byte. What their text says of the
+outputs must be true."""
 import json
 import os
 import re

@@ -1,5 +1,7 @@
-"""Tokens of an OpenID Connect issuer: a server of keys that is down, comes, turns its keys over and lies; tokens that openssl signs; who
-they are (an owner by name, by number, by namespace, an operator by group), and tokens of every wrong kind."""
+"""Tests tokens of an OpenID Connect issuer, whose server of keys is down, starts, replaces its
+keys, and sends wrong data. The tokens are signed by openssl. The test checks whom each token
+identifies (an owner by name, number or namespace, an operator by group), and that invalid tokens of
+every kind are refused."""
 import base64
 import http.server
 import json

@@ -1,5 +1,6 @@
-"""docs/reference/openapi.json against the running server: the same paths, methods, roles and parameters, every status it names is seen
-and every status seen is named, every JSON body fits its schema."""
+"""Compares docs/reference/openapi.json with the running server. Both must have the same paths,
+methods, roles and parameters. Every documented status must occur, every status that occurs must be
+documented, and every JSON body must match its schema."""
 import json
 import os
 import re

@@ -1,6 +1,7 @@
-"""Every option of every command with values that it cannot mean, drawn from MRD_SEED (1): no command ends by a signal, hangs, is silent
-about its failure, repeats what a terminal obeys, or leaves the exit statuses that docs/reference/cli.md lists; a number that is none is wrong
-usage (2), and a mistyped option is answered with the right one."""
+"""Gives every option of every command invalid values, drawn from MRD_SEED (1). A command must not
+end by a signal, hang, fail without a message, print control characters, or return a status that
+docs/reference/cli.md does not list. An invalid number must be wrong usage (2), and for a mistyped
+option the right one must be suggested."""
 import json
 import os
 import random

@@ -1,5 +1,6 @@
-"""Files of others: whatever a workload names as its capture directory, only files of its own user reach the aggregator; from its
-own directory only kinds that are known, and the one file that it wrote itself by nrt_profile_stop. Needs root, to be several users."""
+"""Tests that only files of the workload's own user reach the aggregator, whatever directory the
+workload names as its capture directory. Of its own directory only files of known kinds are sent,
+and the file that it wrote by nrt_profile_stop. Needs root, to be several users."""
 import hashlib
 import os
 import subprocess

@@ -1,5 +1,7 @@
-"""The owner of a job uses what the prolog gave: the real prolog writes the token and the job's file, the job is recorded, and its user
-lists, reads, fetches and deletes its session, by /etc/meridian/client.json without an option; another user's job is not there for it."""
+"""Tests that the owner of a job can use what the scheduler's prolog provides. The real prolog
+writes a token and the job's file, and the job is recorded. Its user lists, reads, fetches and
+deletes the session with /etc/meridian/client.json and without options. Jobs of another user must
+not be visible."""
 import json
 import os
 import subprocess

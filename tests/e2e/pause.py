@@ -1,5 +1,6 @@
-"""A session is paused, goes on and is changed from the control plane while it records: on all nodes at one time, also over the death of an agent and of
-the aggregator, and what it records afterwards is what was asked for last."""
+"""A session is paused, continued and changed by a user while it records. All nodes must apply each
+change at the same time, even if the agent and the aggregator are killed in between. Afterwards the
+session must record what was requested last."""
 import glob
 import json
 import os

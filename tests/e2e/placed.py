@@ -1,5 +1,7 @@
-"""Device profiles on the time of the system profile: by the device's clock, by the length of the one execution that is as long, and not where
-that cannot be told; executions name the file that shows their inside. GENERATED inputs, checked in Perfetto's own importer."""
+"""Tests where device profiles are placed on the time of the system profile: by the device's
+clock, or by the only execution of the same length, and nowhere if this is not certain.
+Executions must name the file of their device profile. Inputs are GENERATED and checked in
+Perfetto's own importer."""
 import json
 import os
 import re

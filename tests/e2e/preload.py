@@ -1,4 +1,5 @@
-"""Programs that know nothing of Meridian run under the preload as they do without it: same output, same exit status."""
+"""Tests that programs which know nothing of Meridian have the same output and exit status with
+libmeridian preloaded as without it."""
 import os
 import shutil
 import subprocess

@@ -1,5 +1,6 @@
-"""The previous release, built from this repository's own history: once, into a folder that outlives the build tree
-(MERIDIAN_PREVIOUS_DIR, else ~/.cache/meridian/previous). Run as a script it builds; Release() is what the tests use."""
+"""Builds the previous release from this repository's history, once, in a directory that remains
+when the build tree is removed (MERIDIAN_PREVIOUS_DIR, else ~/.cache/meridian/previous). As a script
+it builds. Tests use Release()."""
 import fcntl
 import os
 import re

@@ -1,4 +1,4 @@
-"""The commands that a document prints, for tests that run them as they stand there."""
+"""Returns the commands that a document prints, for tests that run them unchanged."""
 import os
 import re
 

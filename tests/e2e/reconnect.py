@@ -1,5 +1,6 @@
-"""An agent whose control connection was refused, or cut off without a word, has it back with the next data connection. Between agent
-and aggregator are proxies that do as they are told."""
+"""Tests an agent whose control connection was refused, or cut without a message. It must have a new
+one after its next data connection. Proxies between agent and aggregator, which the test controls,
+cause this."""
 import selectors
 import socket
 import threading

@@ -1,5 +1,6 @@
-"""meridian report: on real traces its parts equal an independent account of the intervals, and on the simulated runtime it
-names the straggler; a session is tests/e2e/cluster.py's."""
+"""Tests meridian report. On real traces the parts of the time must equal those of an independent
+count, and on the simulated runtime the slow rank must be named. tests/e2e/cluster.py tests reports
+of sessions."""
 import collections
 import glob
 import json

@@ -1,6 +1,7 @@
-"""Every event that the runtime makes is in the profile or counted as lost, by cause and core: the simulated runtime says in its truth
-file how many it made of each core and type. Its rings too small; the agent away by SIGTERM and SIGKILL, for short and for long; a
-rate at which everything overruns. Argument: a case, or nothing for all."""
+"""Tests that every event that the runtime makes is in the profile or counted as lost, by cause and
+core. The simulated runtime states in a file how many events it made of each core and type. Its
+rings are too small, or the agent is away after SIGTERM or SIGKILL, or the rate is so high that all
+buffers overflow. Argument: a case, or nothing for all."""
 import collections
 import os
 import random

@@ -1,5 +1,5 @@
-"""Nobody gets in who does not belong: identities, HTTPS, certificates and tokens that change while everything runs, rights given
-up, and no secret where others can read it."""
+"""Tests that only authorised peers get access: identities, HTTPS, certificates and tokens that
+change at run time, and dropped privileges. No secret may be where other users can read it."""
 import glob
 import http.client
 import json

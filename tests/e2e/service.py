@@ -1,5 +1,6 @@
-"""What the tests of the HTTP API share: a cluster with tokens, one recorded session with everything in it, requests with and
-without a library in between, the server's own table of routes."""
+"""Functions that the tests of the HTTP API share: a cluster with tokens, a recorded session
+with all kinds of data, requests with and without an HTTP library, and the server's own table of
+routes."""
 import http.client
 import json
 import os

@@ -1,5 +1,7 @@
-"""A real Slurm on this machine (munge, slurmctld, one slurmd), with the SPANK plug-in, Prolog and Epilog of deploy/slurm: jobs that ask have
-a session from their first event to their end, however they end, and hooks cost them next to nothing. Needs root and Debian's Slurm."""
+"""Tests a real Slurm on this machine (munge, slurmctld, one slurmd) with the SPANK plug-in, Prolog
+and Epilog of deploy/slurm. Jobs that request a recording must have a session from their first event
+to their end, however they end. The hooks must delay jobs by hardly any time. Needs root and
+Debian's Slurm."""
 import errno
 import json
 import os

@@ -1,4 +1,4 @@
-"""A small file system, for tests that fill one. Needs root."""
+"""Makes a small file system for tests that fill a disk. Needs root."""
 import os
 import subprocess
 

@@ -1,5 +1,6 @@
-"""A spool that is cut behind the agent's back: what was committed and is neither answered nor there any more is counted as lost, cause
-spool-damaged, and every tick is in the profile or in that count. Prints its seed."""
+"""The files of an agent's spool are cut by another program. Committed events that are neither
+answered nor still there must be counted as lost with the cause spool-damaged, and every event must
+be in the profile or in this count. Prints its seed."""
 import glob
 import os
 import random

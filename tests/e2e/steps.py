@@ -1,5 +1,6 @@
-"""A session records each process from one step to another: by the numbers that programs give their steps, by executions, also of programs that
-begin long after it, and each process by its own; nothing of those steps is missing."""
+"""Tests sessions that record each process from one step to another. The steps are the numbers that
+a program states, or its executions. Some programs begin long after the session, and each process
+counts its own steps. No event of these steps may be missing."""
 import json
 
 from lib import Cluster, check, equal, finish, load_json, need_daemons, until

@@ -1,5 +1,5 @@
-"""The aggregator goes on with another copy of its store (cp -a), fresh or stale; two agents claim one instance id. What is not there
-is counted, and said to whoever asks."""
+"""The aggregator continues with another copy of its store (cp -a), a recent or an old one. Two
+agents also use the same instance id. Missing events must be counted and shown to users."""
 import json
 import os
 import pathlib

@@ -1,5 +1,6 @@
-"""A preloaded program that was not enabled at launch is switched on by a session that selects it and off again at its end; one that was forbidden to
-record is not, and what a program says itself goes before."""
+"""A program runs with libmeridian preloaded, but not enabled. A session that selects it must turn
+recording on and, at its end, off again. A program that is forbidden to record must not be recorded,
+and what the program itself requests takes precedence."""
 from lib import Cluster, check, equal, finish, load_json, need_daemons, need_speed, until
 
 need_daemons()

@@ -1,6 +1,7 @@
-"""meridian view --output-format parquet,parquet-explorer,csv, killed with SIGKILL at any moment and started again into the same folder: a manifest that is there lists
-files that are all there and whole; in the end every file is what an undisturbed run writes, and there is no other.
-Usage: table_kills.py TIMES [SEED]"""
+"""Kills `meridian view --output-format parquet,parquet-explorer,csv` with SIGKILL at random times
+and starts it again in the same directory. A manifest that exists must list only files that exist
+and are complete. At the end every file must be as from an undisturbed run, and there must be no
+others. Usage: table_kills.py TIMES [SEED]"""
 import hashlib
 import json
 import os

@@ -1,5 +1,6 @@
-"""Workloads in time namespaces of their own, whose clocks (boottime, monotonic) are ahead of the node's or behind: they are recorded from their beginning to
-their end, at the node's times, and counted; while they live, and when they have ended before an agent looks."""
+"""Tests workloads in Linux time namespaces, whose clocks (boottime, monotonic) are ahead of the
+node's or behind. They must be recorded from begin to end with the node's times, and their losses
+counted, both while they run and if they ended before an agent reads their rings."""
 import os
 import subprocess
 import time

@@ -1,5 +1,6 @@
-"""Projected service-account tokens of Kubernetes, which the API server proves: who is whose owner and who has a role, what happens when it
-refuses, fails in every way, is slow or down, and that nothing waits for it but the request that asks."""
+"""Tests service-account tokens of Kubernetes, which the API server verifies: whose owner a token is
+and which role it has, and what happens if the API server refuses, fails in any way, is slow or
+down. Only the request with the token may wait for it."""
 import base64
 import http.client
 import json

@@ -1,5 +1,6 @@
-"""A real framework: two processes of PyTorch all-reduce over gloo with annotations from Python, under `meridian inspect`.
-The result is what PyTorch computes without it, and the profile holds both ranks' steps in order."""
+"""Tests a real framework. Two processes of PyTorch make an all-reduce over gloo, with annotations
+from Python, under `meridian inspect`. PyTorch must compute the same result as without it, and the
+profile must have the steps of both ranks in order."""
 import collections
 import os
 import subprocess

@@ -1,4 +1,6 @@
-"""An agent that does not reach its aggregator: a line within seconds, a metric, and /readyz; all is well again when it does."""
+"""Tests an agent that cannot reach its aggregator. Within seconds it must log a message, show it in
+a metric, and report it in /readyz. When the aggregator can be reached, all of these must be normal
+again."""
 import re
 import socket
 import urllib.error

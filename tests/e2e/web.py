@@ -1,5 +1,6 @@
-"""The web page in a real Chromium, on a real aggregator with two simulated nodes and a workload: tests/e2e/web.mjs does what
-a person would. Screenshots, light and dark, stay in build/web/ to be looked at."""
+"""Tests the web page in a real Chromium, with a real aggregator, two simulated nodes and a
+workload. tests/e2e/web.mjs does what a user would do. Screenshots in light and dark mode remain in
+build/web/ for inspection."""
 import glob
 import hashlib
 import json

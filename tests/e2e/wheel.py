@@ -1,5 +1,6 @@
-"""The wheel of the Python modules: built without a network, the same bytes twice, installed in a fresh environment that sees nothing of the
-checkout; there it annotates (as far as no library is found: nothing happens) and reads a profile with a shipped query."""
+"""Tests the wheel of the Python modules. It is built without a network, and a second build must
+give the same bytes. Installed in a new environment without access to the sources, it must annotate
+(or do nothing if there is no library) and read a profile with a query."""
 import json
 import os
 import subprocess

@@ -28,7 +28,7 @@ typedef struct {
     char cut_file[256];
     char state[32];
     /* How it behaves. */
-    bool need_hello;         /* until the hello of this connection */
+    bool need_hello;         /* true until the hello of this connection arrived */
     unsigned refuse;         /* number of next frames to refuse with "try again" */
     unsigned never;          /* number of next frames to refuse for good */
     bool have_all;           /* reports every artifact as already stored */

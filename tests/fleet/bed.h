@@ -1,6 +1,6 @@
 /*
- * tests/fleet/bed.h - a fleet and its aggregator, for the test and the benchmark. Every call that
- * waits runs the agents meanwhile.
+ * tests/fleet/bed.h - runs many agents (fleet.h) with an aggregator, for the test and the
+ * benchmark. Every call that waits runs the agents while it waits.
  */
 #ifndef MRD_TESTS_FLEET_BED_H
 #define MRD_TESTS_FLEET_BED_H
@@ -42,7 +42,7 @@ bool bed_state_becomes(bed *b, const char *want);
  * agents seen at that moment, which may be fewer on a busy machine. */
 bool bed_start(bed *b, unsigned agents);
 bool bed_stop(bed *b);
-/* Prints one line about both ends. */
+/* Prints one line with the counts of the agents and of the aggregator. */
 void bed_print(const bed *b, const char *what, int64_t since_ns);
 
 #endif

@@ -23,7 +23,8 @@ extern char **environ;
 bool
 aggregator_prepare(aggregator_proc *d, const char *dir, bool tls)
 {
-    /* Open both together, so that the ports differ. */
+    /* Open the data and the control socket at the same time, so that the kernel chooses two different
+     * ports. */
     mrd_server_options o = { .data_url = "tcp://127.0.0.1:0", .control_url = "tcp://127.0.0.1:0" };
     mrd_server *s = NULL;
 
@@ -127,7 +128,7 @@ aggregator_ask(const aggregator_proc *d, const char *method, const char *path, c
     char url[512], program[] = "curl";
     char *argv[] = { program,
                      (char *) (uintptr_t) "-sSf",
-                     (char *) (uintptr_t) "--retry", /* after status 503, if it says so */
+                     (char *) (uintptr_t) "--retry", /* curl retries after status 503 */
                      (char *) (uintptr_t) "5",
                      (char *) (uintptr_t) "--max-time",
                      (char *) (uintptr_t) "60",

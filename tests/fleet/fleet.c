@@ -268,7 +268,7 @@ follow(fleet *f, player *p, int64_t now)
     lost = dropped_of(&st) != p->dropped;
     p->delivered = st.delivered;
     p->dropped = dropped_of(&st);
-    if (lost) /* it is unknown which of them */
+    if (lost) /* it is unknown which events were lost */
         p->n_runs = 0;
     while (completed > 0 && p->n_runs > 0) {
         run *r = &p->runs[p->first_run];
@@ -291,7 +291,7 @@ step(fleet *f, player *p, int64_t now)
     mrd_agent_step(p->agent, 0);
     follow(f, p, mrd_local_now().ns);
     p->due_ns = mrd_agent_next_ns(p->agent).ns;
-    if (now >= p->watched_at) { /* the socket of the probes opens and closes */
+    if (now >= p->watched_at) { /* the socket of the probes may have been opened or closed */
         int fds[MRD_AGENT_FDS];
         size_t n = mrd_agent_fds(p->agent, fds);
         struct epoll_event ev = { .events = EPOLLIN, .data.ptr = p };

@@ -22,9 +22,9 @@ typedef struct {
         /* directory of `meridian certs` with a certificate for each agent; NULL for no TLS */
         *certs;
     unsigned agents;
-    unsigned first;    /* number in the first node's name, "fleet-0000" */
+    unsigned first;    /* number in the name of the first node, such as 0 in "fleet-0000" */
     mrd_dur_ns period; /* between two executions of one node; 0 for no workload */
-    mrd_dur_ns flush;  /* of a batch; 0 for 200 ms */
+    mrd_dur_ns flush;  /* time after which a batch is sent; 0 means 200 ms */
     mrd_dur_ns reconnect_min_ns, reconnect_max_ns; /* as in proto/link.h */
     const char *token_file;
 } fleet_options;
@@ -41,11 +41,12 @@ void fleet_cut(fleet *f);
 /* Pauses or continues the workload. */
 void fleet_work(fleet *f, bool work);
 
-#define FLEET_BUCKETS 400 /* 16 per factor of two, from 1 us */
+#define FLEET_BUCKETS 400 /* number of latency buckets: 16 per factor of two, from 1 us */
 
 typedef struct {
     unsigned welcomed; /* agents connected now */
-    uint64_t emitted;  /* by the workload, with or without a recording session */
+    /* number of events that the workload made, with or without a recording session */
+    uint64_t emitted;
     /* Sums over all agents for the last recorded session, from the agents' counts. */
     uint64_t begun, delivered, dropped, held;
     uint64_t batches, hellos, reconnects, retried, refused, bytes;
@@ -56,7 +57,8 @@ typedef struct {
 
 void fleet_count(const fleet *f, fleet_counts *ret_counts);
 void fleet_latency_reset(fleet *f);
-/* In nanoseconds, at most 5 % too high. */
+/* Returns the latency in ns that this share of the events did not exceed. The result is at most 5 %
+ * too high. */
 int64_t fleet_latency(const fleet_counts *c, double share);
 
 /* "fleet-0007" */

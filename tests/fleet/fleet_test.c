@@ -1,10 +1,10 @@
 /*
- * Many agents connect to the program meridian-aggregator over real connections. All events that
- * their workloads emit while a session records are in its journals once, even after cuts and kills.
- * Memory stays stable. Requests above a limit are refused with a message.
- *
- * FLEET_AGENTS, FLEET_SECONDS, FLEET_PERIOD_MS (between two executions of a node) and
- * FLEET_FLUSH_MS make it larger: fleet/thousand is 1,000 agents for ten minutes.
+ * Tests the program meridian-aggregator with many agents over real connections. All events that
+ * their workloads emit while a session records must be in its journals once, even after connections
+ * were cut and the aggregator was killed. Its memory must not grow, and requests above a limit must
+ * be refused with a message. The environment variables FLEET_AGENTS, FLEET_SECONDS, FLEET_PERIOD_MS
+ * (between two executions of a node) and FLEET_FLUSH_MS make the test larger. The test
+ * fleet/thousand has 1,000 agents and takes ten minutes.
  */
 #include "tests/fleet/bed.h"
 
@@ -12,7 +12,8 @@
 
 #include "tests/check.h"
 
-/* These times are long, because a thousand agents share the processors with their aggregator. */
+/* Timeouts of the aggregator. They are long, because up to a thousand agents share the processors
+ * with it. */
 #define PATIENCE                                                                                   \
     "--advanced.flush-timeout=1800s", "--advanced.arm-timeout=60s", "--advanced.node-timeout=60s"
 static const char *const patient[] = { PATIENCE, NULL };
@@ -25,7 +26,7 @@ setting(const char *name, unsigned def)
     return text == NULL ? def : (unsigned) atoi(text);
 }
 
-/* Uses the size from the environment. */
+/* Starts the aggregator and the agents, with the sizes from the environment. */
 static bool
 open_bed(bed *b, const char *const *extra)
 {
@@ -242,8 +243,9 @@ twenty_four_welcomed(void *self)
     return c.welcomed == 24;
 }
 
-/* 160 descriptors are enough for 24 agents, each with a data and a control connection and a
- * journal. 16 more may connect and receive a refusal. */
+/* The aggregator may open 160 file descriptors. These are enough for 24 agents, each with two
+ * connections and a journal. 16 more agents may connect and receive a refusal, with a message that
+ * says why. */
 TEST(refuses_in_words_beyond_its_descriptors)
 {
     static bed b = { .agents = 64, .files = 160 };

@@ -12,7 +12,8 @@ static const char *const names[] = {
 
 enum { TRACK_API, TRACK_CORE0, TRACK_CORE1, TRACK_CC, TRACK_DMA };
 
-/* Rows that repeat every `step` ns. */
+/* The events of one period of the simulated workload. Each row stands for `count` events, the first
+ * at at_ns, the others every step_ns. */
 static const struct {
     unsigned count;
     int64_t at_ns, dur_ns, step_ns;

@@ -1,4 +1,4 @@
-/* The JSON body that starts a session. */
+/* Fuzzes the parser of the JSON body of a request that starts a session. */
 #include "aggregator/api/http_body.h"
 #include "base/obj.h"
 

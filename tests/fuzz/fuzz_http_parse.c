@@ -1,4 +1,4 @@
-/* Paths and header fields of HTTP clients. */
+/* Fuzzes the parsers of paths and header fields of HTTP clients. */
 #include <stdlib.h>
 
 #include "aggregator/api/http.h"

@@ -1,6 +1,6 @@
 /*
- * Whole requests, as bytes on a connection, to a whole aggregator: the HTTP library, the routing
- * and every handler process them. SESSION in the input is replaced by the id of an existing
+ * Fuzzes a whole aggregator with HTTP requests, as bytes on a connection. The HTTP library, the
+ * routing and every handler process them. SESSION in the input is replaced by the id of an existing
  * session.
  */
 #include <arpa/inet.h>

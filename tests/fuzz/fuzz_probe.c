@@ -1,4 +1,4 @@
-/* Probe packets and records from outside. */
+/* Fuzzes the decoders of clock probe packets and of probe records. */
 #include "timesync/probe.h"
 
 #include <stdlib.h>

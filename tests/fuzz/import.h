@@ -10,7 +10,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static uint64_t fuzz_sum; /* kept, so that the reads are not optimised away */
+static uint64_t fuzz_sum; /* uses every byte, so that the compiler does not remove the reads */
 
 static mrd_err
 fuzz_emit(mrd_import *imp, uint32_t profile, const mrd_event *ev)
@@ -42,7 +42,8 @@ fuzz_shift(mrd_import *imp, uint32_t profile, int64_t delta_ns)
     return MRD_OK;
 }
 
-/* The last byte selects the size of the reads, so that tokens cross the end of the window. */
+/* Imports the fuzzer's data. The last byte sets how many bytes the importer gets per read, so that
+ * tokens of the format are split between reads. */
 static int
 fuzz_import(const mrd_import_ops *ops, const uint8_t *data, size_t size)
 {

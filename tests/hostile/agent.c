@@ -383,7 +383,7 @@ good_batch(hostile *h, mrd_frame *f, mrd_codec_id codec, mrd_buf *wire)
     return err;
 }
 
-/* Changes bytes of the body, with right checksums. */
+/* Changes bytes of the body and corrects the checksums. */
 static void
 spoil(draws *d, mrd_frame *f, mrd_buf *wire)
 {

@@ -43,7 +43,7 @@ typedef struct {
     int64_t numbers[3];
 } asked;
 
-/* Returns one of a few repeating sessions, so that they are armed, begun and stopped in any
+/* Returns one of a few session ids, so that each session is armed, begun and stopped in any
  * order. */
 static uint64_t
 some_session(draws *d)

@@ -1,5 +1,5 @@
-/* Parsers of a node's clock information, on constructed input: no test machine has a VMClock, a
- * ClockBound daemon or a PTP hardware clock. */
+/* Tests the readers of a node's sources of time (VMClock, ClockBound, PTP hardware clock). Their
+ * input is constructed, because no test machine has one of these sources. */
 #include "tests/check.h"
 
 #include "hw/hostclock.h"

@@ -1,5 +1,6 @@
-"""Service accounts on the laboratory's API server: owners read the sessions of their namespace, an agent's pod gets the certificate of its node and of no
-other, and the agents' authority is replaced."""
+"""Tests service accounts on the API server of the Kubernetes laboratory. Owners read the sessions
+of their namespace, the pod of an agent gets the certificate of its own node only, and the authority
+of the agents' certificates is replaced."""
 import json
 import re
 

@@ -1,4 +1,5 @@
-"""The cases of kubelab.py, in the order in which they run: each leaves the cluster with both agents and the aggregator Ready."""
+"""The cases of kubelab.py, in the order in which they run. Each case must end with both agents and
+the aggregator in the state Ready."""
 import json
 import os
 import re

@@ -1,4 +1,5 @@
-"""Cases of kubelab.py in which something happens to the installation: updates, drains, deaths, and what cannot work."""
+"""Cases of kubelab.py in which the installation is disturbed: updates, drained nodes, killed pods,
+and settings that cannot work."""
 import json
 
 from cases import NAMESPACE, Recording

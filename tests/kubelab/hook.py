@@ -1,4 +1,5 @@
-"""The webhook on the laboratory's cluster: docs/howto/kubernetes.md, "Pods that ask by a label", as it stands there, and pods that ask."""
+"""Tests the webhook on the Kubernetes laboratory: the section "Pods that ask by a label" of
+docs/howto/kubernetes.md, run as printed, and pods with this label."""
 import json
 import os
 import re

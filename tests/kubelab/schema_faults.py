@@ -1,4 +1,4 @@
-"""What is wrong with a document by the notation of kinds.py, each fault with its place."""
+"""Finds the errors in a document by the notation of kinds.py, each with its position."""
 import re
 
 QUANTITY = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([KMGTPE]i|[munkMGTPE]|[eE][+-]?\d+)?")

@@ -1,5 +1,7 @@
-"""meridian-webhook as the API server meets it: HTTPS with a certificate of `meridian certs`, reviews of pods that ask and of pods that do not, and thousands of
-reviews that no API server would send. The patch is applied here, by RFC 6902, and the pod that comes out is looked at."""
+"""Tests meridian-webhook with requests as the API server sends them: HTTPS with a certificate of
+`meridian certs`, reviews of pods that request a recording and of others, and thousands of reviews
+that no API server would send. The test applies the returned patch by RFC 6902 and checks the
+resulting pod."""
 import base64
 import copy
 import http.client

@@ -1,4 +1,5 @@
-"""Trace Event files of every shape of the format, damage included: Generator(seed).text()."""
+"""Generates Trace Event files with every variant of the format, damaged ones included:
+Generator(seed).text()."""
 import json
 import random
 

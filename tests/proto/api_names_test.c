@@ -1,4 +1,5 @@
-/* Names from documents of the previous release are translated to the present names, at every depth. */
+/* Tests that member names in JSON documents of the previous release are translated to the present
+ * names, at every depth. */
 #include "proto/api_names.h"
 #include "tests/check.h"
 

@@ -1,5 +1,6 @@
-/* The events of a batch have forms (sets of common properties) that differ in only one element.
- * Events can also be far apart in time and in any order. Each event is decoded unchanged. */
+/* Tests batches whose events have many forms. A form is a set of properties that several events
+ * share, and the forms here differ in only one property. Events are also far apart in time and in
+ * any order. Each event must be decoded unchanged. */
 #include "base/obj.h"
 #include "proto/batch/batch.h"
 #include "tests/check.h"

@@ -1,7 +1,7 @@
 /*
- * Checks the batch reader with another encoder, protobuf's own: a batch with every kind of column,
- * in which one field is changed. Each row gives the new value of the field and whether
- * docs/reference/wire.md allows it. Both neighbours of each limit are included.
+ * Tests the reader of batches with batches that protobuf's own encoder wrote. A batch has every
+ * kind of column, and one field is changed. Each row states the new value of the field and whether
+ * docs/reference/wire.md allows it. The rows include both neighbours of each limit.
  */
 #include "tests/check.h"
 
@@ -289,7 +289,7 @@ TEST(half_a_batch_and_other_frames_are_refused)
 
 /* ---- One number of one column ---- */
 
-/* The address of the i-th value of a field of the batch, which has 32 or 64 bits. */
+/* These macros find the i-th value of a field of the batch, which has 32 or 64 bits. */
 #define HEAD32(field) offsetof(Mrd__BatchHead, field), offsetof(Mrd__BatchHead, n_##field), 4, true
 #define HEAD64(field) offsetof(Mrd__BatchHead, field), offsetof(Mrd__BatchHead, n_##field), 8, true
 #define COLUMN32(field)                                                                            \

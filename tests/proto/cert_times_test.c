@@ -1,5 +1,5 @@
-/* Reads the validity times of certificate files: bundles, renewals, names that are invalid as a
- * label, and files without a certificate. */
+/* Tests reading the validity times of certificate files: files with several certificates, renewed
+ * files, names that are invalid as a label of a metric, and files without a certificate. */
 #include "pki/cert_times.h"
 
 #include <unistd.h>
@@ -86,7 +86,8 @@ TEST(those_that_end_first_come_first)
     mrd_buf_fini(&text);
 }
 
-/* More certificates than are reported, in any order: the first to expire are reported, in order. */
+/* The files have more certificates than are reported, in any order. The certificates that expire
+ * first must be reported, in order. */
 TEST(of_many_the_first_to_end_are_told)
 {
     mrd_cert_times v[MRD_CERT_TIMES_MAX];

@@ -1,6 +1,6 @@
-/* The control connection of an agent that reconnects. As soon as the aggregator has accepted the
- * data connection, the agent connects to the control port at once, even if many earlier attempts
- * failed and the backoff is long. */
+/* Tests the control connection of an agent that reconnects. When the aggregator has accepted the
+ * data connection, the agent must connect to the control port at once. It must do so even if many
+ * earlier attempts failed, so that the pause between attempts (backoff) is long. */
 #include "proto/link.h"
 
 #include <arpa/inet.h>
@@ -99,7 +99,7 @@ TEST(control_is_dialled_when_the_agent_is_welcome_again)
     }
     printf("%d times welcome again: control was dialled after %lld ms, on average\n", ROUNDS,
            (long long) (waited / ROUNDS / MRD_MS));
-    /* with the backoff it would be a second each, on average */
+    /* The control connection is dialled without backoff. A backoff would take a second on average. */
     CHECK(waited < ROUNDS * 250 * MRD_MS);
     mrd_link_close(e.link);
     mrd_server_close(e.server);

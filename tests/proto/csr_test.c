@@ -1,5 +1,5 @@
-/* Which requests an authority signs and which it refuses. Hostile requests and certificates of
- * every kind are made by OpenSSL's own functions. */
+/* Tests which certificate requests an authority signs and which it refuses. The test makes hostile
+ * requests and certificates of every kind with OpenSSL's own functions. */
 #include "pki/csr.h"
 
 #include <fcntl.h>
@@ -270,7 +270,7 @@ static const request_row rows[] = {
       .says = "not P-256" },
     { .what = "P-224", .curve = "P-224", .cn = "i-a", .want = MRD_INVALID, .says = "not P-256" },
     { .what = "P-521", .curve = "P-521", .cn = "i-a", .want = MRD_INVALID, .says = "not P-256" },
-    /* Other curves of the same size as P-256 and P-384. */
+    /* These curves have the size of P-256 or P-384, so a check of the size alone accepts them. */
     { .what = "secp256k1",
       .curve = "secp256k1",
       .cn = "i-a",
@@ -356,7 +356,7 @@ TEST(what_is_asked_for_in_a_request)
 
 /* ---- Bytes ---- */
 
-/* DER as a block of PEM. */
+/* Encodes DER bytes as a PEM block of this kind. */
 static mrd_str
 block(const char *kind, const unsigned char *der, long len, mrd_buf *to)
 {

@@ -25,8 +25,8 @@ some_gap(uint64_t *seed, unsigned causes)
     return g;
 }
 
-/* Compares with a bitmap. The union of few gaps is exact, the union of many covers all of them, and
- * the counts are kept. */
+/* The union of gaps is compared with a bitmap. The union of few gaps must be exact. The union of
+ * many must cover all of them, and the counts must be the same. */
 TEST(union_against_a_bitmap)
 {
     uint64_t seed = 11;

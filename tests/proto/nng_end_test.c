@@ -1,5 +1,5 @@
-/* A transport that no longer closes connections is detected, and all waits end. NNG does this
- * rarely by itself. Here the test holds up its thread on purpose. */
+/* Tests that the program detects if NNG does not close connections any more, and that all waits
+ * then end. This fault of NNG is rare, so the test blocks the thread that closes connections. */
 #include "proto/link.h"
 
 #include <nng/nng.h>

@@ -1,5 +1,6 @@
-/* A session parameter is one row. With tests/proto/session_param_added.def after the table, it is
- * an option, a member of the request and of the manifest, and a field of the message to agents. */
+/* Tests that a new session parameter needs only one row in a table. The build appends
+ * tests/proto/session_param_added.def to the table. The parameter must then be an option, a member
+ * of the request and of the manifest, and a field of the message to agents. */
 #include "cli/client/session_options.h"
 #include "tests/check.h"
 

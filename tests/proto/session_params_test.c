@@ -1,5 +1,5 @@
-/* The parameters of a session, on each path that they take, and their rows in docs/reference/http.md and
- * docs/reference/openapi.json. */
+/* Tests the parameters of a session on the whole way from the option to the agent, and their rows
+ * in docs/reference/http.md and docs/reference/openapi.json. */
 #include "proto/session_params.h"
 
 #include "base/obj.h"
@@ -94,13 +94,14 @@ TEST(every_parameter_survives_every_way)
     mrd_json_free(file);
 }
 
-/* Agents of earlier releases must still understand the message. The fields of that time keep their
- * order; newer rows may come between them. */
+/* Agents of earlier releases must still understand the control message. The options that they know
+ * must therefore be in the same order as before. Newer options may stand between them. */
 TEST(the_wire_is_what_it_was)
 {
     static const char *const labels[][2] = { { "device_profiles", "on-fail" },
                                              { "profile_model",
-                                               /* the rows up to neffs are newer than the rest */
+                                               /* the options from here to "neffs" are newer than
+                                                * the others */
                                                "a.b*" },
                                              { "profile_execution", "3145728" },
                                              { "profile_warmup", "3145728" },
@@ -128,7 +129,7 @@ TEST(the_wire_is_what_it_was)
         known += strcmp(c.options[i]->key, labels[known][0]) == 0 &&
                  strcmp(c.options[i]->value, labels[known][1]) == 0;
     CHECK_TEXT(known < MRD_COUNT(labels) ? labels[known][0] : "all", "all");
-    none.counter_period = 5 * MRD_SEC; /* of no counters */
+    none.counter_period = 5 * MRD_SEC; /* a counter period without counters is not sent */
     mrd_session_params_put_wire(&none, &room, &c);
     CHECK(c.n_options == 0 && c.mode == MRD__SESSION_MODE__MODE_STREAM);
     CHECK_INT(c.recorder_bytes, 256 << 20);

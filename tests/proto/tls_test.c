@@ -1,5 +1,5 @@
-/* Which peers connect with TLS and which are refused, the messages of both sides, and certificates
- * that change while connections are up. */
+/* Tests which peers can connect with TLS and which are refused, the messages of both sides, and
+ * certificates that change while connections exist. */
 #include "proto/link.h"
 
 #include <arpa/inet.h>
@@ -328,7 +328,8 @@ TEST(old_versions_are_refused)
     finish(&e);
 }
 
-/* A foreign server that speaks TLS 1.1 at most, for one connection at a time. */
+/* The thread of a server of another program, which supports TLS 1.1 at most. It serves one
+ * connection at a time. */
 static void *
 old_server(void *self)
 {
@@ -497,7 +498,7 @@ TEST(handshakes_are_bounded_together)
     finish(&e);
 }
 
-/* ---- Who is at the other end ---- */
+/* ---- Identity of the peer, from its certificate ---- */
 
 TEST(the_certificate_names_the_agent)
 {

@@ -1,6 +1,6 @@
-/* The memory of connections that the aggregator has not accepted yet, with real sockets. Peers that
- * send half of a large message and stop are closed when their memory exceeds the budget. Agents
- * that reconnect with large frames can still connect. */
+/* Tests the memory of connections that the aggregator has not accepted yet, with real sockets.
+ * Connections of peers that send half of a large message and stop are closed when their memory
+ * exceeds the budget. Agents that reconnect and send large frames can still connect. */
 #include "proto/link.h"
 
 #include <arpa/inet.h>
@@ -113,8 +113,10 @@ TEST(halves_of_messages_do_not_exceed_the_budget)
            ((closed = closed_of(fd, HOLDERS)) < HOLDERS - BUDGET / HALF ||
             mrd_server_unaccepted_closed(s) != closed || mrd_server_unaccepted_bytes(s) > BUDGET))
         test_look_again();
-    CHECK(closed >= HOLDERS - BUDGET / HALF); /* counted here, because the rest fits the budget */
-    CHECK(closed < HOLDERS);                  /* no more than needed */
+    /* The server must close connections until the memory of the others fits the budget, but no more
+     * than needed. */
+    CHECK(closed >= HOLDERS - BUDGET / HALF);
+    CHECK(closed < HOLDERS);
     CHECK(mrd_server_unaccepted_closed(s) == closed);
     CHECK(mrd_server_unaccepted_bytes(s) <= BUDGET);
     hang_up(fd, HOLDERS);

@@ -1,5 +1,6 @@
-"""S3 servers of others, for the laboratory: Ceph's radosgw with one object store in memory, and s3rver. Each with a client of its own that signs by
-itself (Signature Version 4 as Amazon describes it), not by libcurl as the exporter does."""
+"""Runs S3 servers of other projects: Ceph's radosgw with an object store in memory, and s3rver.
+Each has a client that signs its requests itself (Signature Version 4 as Amazon describes it), not
+by libcurl like the exporter."""
 import datetime
 import hashlib
 import hmac

@@ -1,6 +1,7 @@
 /*
- * Absolute time at both ends (a PTP hardware clock, ClockBound) as inequalities, compared with the
- * true time, in simulated time. Seeds are printed, and MRD_SEED=n selects other seeds.
+ * Tests how readings of absolute time (a PTP hardware clock, ClockBound) on the node and on the
+ * aggregator bound the node's clock. Time is simulated, so the results are compared with the true
+ * time. Seeds are printed, and MRD_SEED=n selects other seeds.
  */
 #include "tests/check.h"
 
@@ -13,7 +14,7 @@
 
 #define SECONDS   300
 #define READINGS  (SECONDS / 10 + 1)
-#define ERROR_NS  5000 /* actual and stated error of each end */
+#define ERROR_NS  5000 /* maximum error of a reading by the agent or the aggregator; both state it */
 #define BRACKET_E 300
 
 typedef struct {
@@ -51,7 +52,8 @@ reading(rng *r, int64_t session_ns)
     return absolute_of(session_ns) + (int64_t) rng_between(r, -worst * ERROR_NS, worst * ERROR_NS);
 }
 
-/* lie: error added to the node's readings from the middle on. */
+/* `lie` is an error in ns that is added to the node's readings in the second half of the
+ * recording. */
 static void
 scene_init(scene *c, uint64_t seed, double asymmetry_us, int64_t lie)
 {
@@ -159,8 +161,9 @@ disagreeing(scene *c)
     return odd;
 }
 
-/* An asymmetry of 120 us shifts the packets' estimate by 60 us. Readings within 5 us at both ends
- * are not affected by it. */
+/* If the path to the aggregator is 120 us longer than the path back, the estimate from packets is
+ * wrong by 60 us. Readings of absolute time with an error of 5 us on both machines must correct
+ * this. */
 TEST(readings_at_both_ends_remove_asymmetry)
 {
     uint64_t seed = rng_seed();
@@ -203,7 +206,8 @@ TEST(readings_that_lie_are_noticed)
     }
 }
 
-/* Readings of one end only, or too far apart, or with an empty side, give no inequality. */
+/* There must be no inequality if only one machine has readings of absolute time, or if the readings
+ * of both machines are too far apart. */
 TEST(nothing_is_made_of_one_end)
 {
     mrd_abs server[2] = { { { 1000 * MRD_SEC }, { 2000 * MRD_SEC }, 5 },

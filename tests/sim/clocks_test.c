@@ -1,6 +1,7 @@
 /*
- * The clock algorithm, compared with the true offset in simulated time. Every number here is
- * simulated. Seeds are printed, and MRD_SEED=n moves the whole grid to other seeds.
+ * Tests the alignment of a node's clock in simulated time, where the true offset is known. Each row
+ * of the tests is a simulated clock and network. Seeds are printed, and MRD_SEED=n selects other
+ * seeds for all rows.
  */
 #include "tests/check.h"
 
@@ -124,8 +125,9 @@ TEST(grid_covers_every_event)
            missed);
 }
 
-/* A clock whose rate is steady when its session begins, and then changes by up to 600 ppb/s. The
- * live w must not be lowered before such a change has begun. */
+/* The rate of the clock is steady at first, and later changes by up to 600 ppb/s. The live bound
+ * must contain the true time throughout. So w, the assumed maximum change of the rate, must not be
+ * lowered too early. */
 TEST(a_clock_that_wanders_later_is_covered)
 {
     rng r = rng_new(rng_seed() * 7);
@@ -260,8 +262,9 @@ TEST(steps_break_the_epoch_soon)
             rows[i].name, o.noticed_s, o.report.bound.epochs, o.offline.gap, o.offline.missed);
         CHECK_ROW(c.name, o.err == MRD_OK);
         CHECK_ROW(c.name, o.offline.missed_good == 0);
-        /* A step of about one round trip contradicts few packets. So no new epoch begins, and only
-         * the quality becomes worse. */
+        /* A step of the clock by about one round trip time contradicts few packets. It may then
+         * begin no new epoch and only lower the quality. So only larger steps are checked for a new
+         * epoch. */
         if (fabs(rows[i].jump) >= 2e3 * c.rtt_us) {
             CHECK_ROW(c.name,
                       o.noticed_s < (c.load > 0 ? 6 : 3)); /* congested pairs give no information */
@@ -271,8 +274,8 @@ TEST(steps_break_the_epoch_soon)
     }
 }
 
-/* Steps of any size, with and without a rate change. If a bound of the session's table is wrong,
- * the quality says so. */
+/* The clock steps by any amount, with and without a change of its rate. If an offline bound does
+ * not contain the true time, its quality must be "suspect". */
 TEST(no_step_leaves_a_false_bound_unmarked)
 {
     size_t n = 60, marked = 0, missed = 0;
@@ -340,7 +343,7 @@ TEST(forward_steps_of_a_few_round_trips_are_marked)
     }
     printf("%zu sessions with steps: %zu of %zu answers outside their bound, %zu not marked\n",
            sessions, missed, answers, unmarked);
-    CHECK(missed > 0); /* else the steps were too easy */
+    CHECK(missed > 0); /* otherwise the steps were too easy, and nothing was tested */
     CHECK(5000 * unmarked <= answers);
 }
 
@@ -373,7 +376,7 @@ TEST(small_steps_between_uneven_delays_are_marked)
     printf("%zu sessions with a small step: %zu answers outside their bound, in %zu sessions not "
            "marked\n",
            sessions, missed, unmarked);
-    CHECK(missed > 100); /* else the steps were too easy */
+    CHECK(missed > 100); /* otherwise the steps were too easy, and nothing was tested */
     CHECK(unmarked <= 4);
 }
 
@@ -410,7 +413,8 @@ TEST(a_wandering_clock_without_a_session_is_not_suspect)
         CHECK_ROW(c.name, rows[i].jump != 0 || o.suspected == 0);
         CHECK_ROW(c.name, rows[i].jump == 0 || o.live_epochs == 2);
         CHECK_ROW(c.name, o.offline.missed == 0);
-        /* A step cannot be detected before the next pair. */
+        /* A step cannot be detected before the next pair of probes. So rows with a step may miss
+         * the true time. */
         CHECK_ROW(c.name, rows[i].jump != 0 || o.live.missed == 0);
         outcome_fini(&o);
     }
@@ -433,8 +437,8 @@ TEST(corrupted_stamps_are_dropped_without_a_break)
     outcome_fini(&o);
 }
 
-/* The time stamps are random numbers, so the clock cannot be estimated. The result must never have
- * a good quality or a narrow bound. */
+/* The time stamps of the probes are random numbers, so the clock cannot be estimated. The result
+ * must never have a good quality or a narrow bound. */
 TEST(random_stamps_never_look_good)
 {
     sim_config c = ordinary;
@@ -548,8 +552,8 @@ set_back(sim_config *c)
     c->wall_step_pair = 100;
 }
 
-/* The wall clock is set, and RAW continues. Time stamps around the step are dropped, and nothing
- * else changes. */
+/* The node's wall clock is set by an hour, and CLOCK_MONOTONIC_RAW continues. Only the time stamps
+ * around the step may be dropped. The alignment must not change. */
 TEST(wall_clock_set_by_an_hour)
 {
     static void (*const ways[])(sim_config * c) = { set_forward, set_back };
@@ -582,8 +586,9 @@ TEST(agent_and_aggregator_restart)
     hurt("the agent starts again at 90 s, the aggregator at 200 s", restart, 1.0);
 }
 
-/* The machine was suspended for 20 s, in which RAW stopped, and the node reported it. The new epoch
- * keeps the rate of the clock, so it has a narrow bound at once. */
+/* The node's machine was suspended for 20 s, in which CLOCK_MONOTONIC_RAW stopped, and the node
+ * reported this. A new epoch must begin. It keeps the rate of the clock, so its bound must be
+ * narrow at once. */
 TEST(suspend_declared_by_the_node)
 {
     sim_config c = ordinary;
@@ -597,7 +602,8 @@ TEST(suspend_declared_by_the_node)
 
     c.seed = rng_seed();
     c.step_count = 1;
-    c.steps[0] = (sim_step){ 150, 20e9, 0 }; /* the session advances by 20 s, local time does not */
+    /* session time advances by 20 s during the suspend, local time does not */
+    c.steps[0] = (sim_step){ 150, 20e9, 0 };
     c.frozen_from_s = 149.99;
     c.frozen_to_s = 170.01;
     sim_init(&s, &c);

@@ -40,7 +40,8 @@ sim_local(const sim *s, int64_t session_ns)
     return session_ns - s->c.offset - (int64_t) floor(sim_x(s, t) + 0.5);
 }
 
-/* Congestion has episodes of about 10 s, each in one direction. */
+/* Returns the direction of the path that is congested at second `t`. Congestion has episodes of
+ * about 10 s, each in one direction. */
 static int
 congested(const sim *s, double t)
 {
@@ -106,7 +107,7 @@ corrupt(sim *s, mrd_probe_sent *sent, mrd_probe_served *served)
     case 3:
         served->r3 += by;
         break;
-    default: /* equal errors of both node stamps leave the round trip unchanged */
+    default: /* equal errors of both time stamps of the node leave the round trip time unchanged */
         sent->a1 += by;
         sent->a4 += by;
     }
@@ -179,7 +180,8 @@ bridged(const sim *s, double t, double before, double after, int64_t *raw, uint3
     return true;
 }
 
-/* Converts both stamps of the node's half. Drops the half if that is impossible. */
+/* Converts both time stamps of the node's half of a probe to RAW. Drops the half if that is
+ * impossible. */
 static bool
 bridge_half(sim *s, mrd_probe_sent *sent, double t1, double t4)
 {
@@ -196,7 +198,8 @@ bridge_half(sim *s, mrd_probe_sent *sent, double t1, double t4)
     return true;
 }
 
-/* Sends an old request again, and delivers its half again in a batch. Both must be refused. */
+/* Sends an old probe request to the aggregator again, and delivers the node's half of the probe
+ * again in a batch. The code under test must refuse both. */
 static void
 replay(sim *s, double t)
 {

@@ -110,7 +110,7 @@ sim_delay(world *w, const agent *a)
     }
     if (!w->plan->faults || w->healing)
         return d;
-    if (sim_chance(w, 10)) { /* of a connection that is not closed yet */
+    if (sim_chance(w, 10)) { /* the message is lost, although the connection is still open */
         w->r->lost_messages++;
         return -1;
     }

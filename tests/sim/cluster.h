@@ -36,21 +36,21 @@
 #include "base/clock.h"
 #include "tests/sim/disk.h"
 
-/* The kind of faults that occurs most at nodes with real agents. */
+/* The kind of faults that occurs most often on nodes with real agents. */
 typedef enum {
-    SIM_MOSTLY_NOTHING,     /* all kinds alike */
+    SIM_MOSTLY_NOTHING,     /* all kinds of faults are equally frequent */
     SIM_MOSTLY_SPOOLS,      /* frequent kills, full disks and cut connections */
     SIM_MOSTLY_SLOW_SPOOLS, /* as above, with late answers */
-    SIM_MOSTLY_FILES        /* many files and delays of them, but no fault that allows losing one */
+    SIM_MOSTLY_FILES /* many files, which arrive late; no fault with which a file may be lost */
 } sim_mostly;
 
 typedef struct {
     uint64_t seed;
     unsigned nodes;
-    mrd_dur_ns duration;    /* of the phase with faults and sessions; after it all faults end */
+    mrd_dur_ns duration;    /* length of the phase with faults and sessions; then all faults end */
     mrd_dur_ns batch_every; /* per node and session */
     mrd_dur_ns probe_every; /* 0: no clocks */
-    unsigned sessions;      /* number begun in that time, besides sessions that a plan starts */
+    unsigned sessions;      /* number of sessions that users start in that phase */
     bool faults;            /* all of the following faults, drawn from the seed */
     bool calm;              /* one session over the whole time, for speed */
     bool modelled;          /* the aggregator's disk is a model, for speed */
@@ -58,12 +58,13 @@ typedef struct {
     mrd_dur_ns retain;      /* maximum age of sessions; 0 keeps them forever */
     /* maximum size of all sessions, the oldest are removed; 0 for no limit */
     int64_t retain_bytes;
-    bool pauses;           /* sessions of real agents are paused */
-    int64_t session_bytes; /* size at which a session of real agents is stopped; 0 for none */
-    int64_t agent_rate;    /* bytes/s; 0 for no limit */
-    int64_t spool_bytes;   /* of real agents */
-    bool real;             /* nodes run the real agent (cluster_node.h), not the model */
-    sim_mostly mostly;     /* for real agents: the kind of faults that occurs most */
+    bool pauses; /* users pause sessions at random times; only with real agents */
+    /* size in bytes at which a session is stopped, only with real agents; 0 means no limit */
+    int64_t session_bytes;
+    int64_t agent_rate;  /* bytes/s; 0 for no limit */
+    int64_t spool_bytes; /* of real agents */
+    bool real;           /* nodes run the real agent (cluster_node.h), not the model */
+    sim_mostly mostly;   /* for real agents: the kind of faults that occurs most */
     bool verbose;
 } sim_plan;
 
@@ -87,10 +88,10 @@ typedef struct {
         udp_answers; /* of real agents */
 } sim_result;
 
-/* Time between the end of the faults and the end of the run. Longer than a flush, all backoffs and
- * a merge together. */
+/* Time between the end of the faults and the end of the run. It is longer than a flush, all
+ * backoffs and a merge together, so that all sessions complete. */
 #define SIM_HEAL_TIME (400 * MRD_SEC)
-#define SIM_CALM_END  (100 * MRD_SEC) /* the same for a calm run, which has no faults */
+#define SIM_CALM_END  (100 * MRD_SEC) /* SIM_HEAL_TIME of a calm run, which has no faults */
 
 void sim_run(const sim_plan *plan, sim_result *ret_result);
 

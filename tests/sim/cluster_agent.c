@@ -1,4 +1,5 @@
-/* Model agents: the behaviour documented in docs/reference/wire.md and agent/, without the implementation. */
+/* Models of agents for the simulated cluster. A model behaves as docs/reference/wire.md describes,
+ * but has none of the agent's code. */
 #include "tests/sim/cluster_node.h"
 
 #include <stdio.h>
@@ -18,7 +19,7 @@ agent_local(const agent *a, int64_t now)
     return sim_clock_local(&a->clock, now);
 }
 
-/* With session 0 returns a free slot. */
+/* Returns the agent's slot for a session, or a free slot if `session` is 0. */
 static part_model *
 part_find(agent *a, uint64_t session)
 {
@@ -212,7 +213,7 @@ produce(agent *a, part_model *p, int64_t local)
         p->phase = MRD__NODE_PHASE__NODE_FLUSHED;
 }
 
-/* Sends a probe over the connection and back. */
+/* Sends a clock probe to the aggregator over the connection and handles its answer. */
 static void
 probe(agent *a)
 {
@@ -304,7 +305,8 @@ connect_again(world *w, uint64_t index, uint64_t incarnation, void *p)
     a->conn = ++w->last_conn;
     a->urgent = ++w->last_request;
     a->urgent_resend = w->now + RESEND;
-    for (size_t i = 0; i < a->n_spool; i++) /* sent again on the new connection */
+    /* unacknowledged batches are sent again on the new connection */
+    for (size_t i = 0; i < a->n_spool; i++)
         a->spool[i].resend = w->now;
     post(a, a->urgent, NULL, true);
 }
@@ -465,7 +467,7 @@ forget(agent *a, uint64_t session)
         part_forget(a, p);
 }
 
-/* A crash just after a node joined late is a critical case. */
+/* Crashes the aggregator just after a node joined a session late, which is a critical moment. */
 static void
 crash_soon(world *w, uint64_t a, uint64_t b, void *p)
 {
@@ -476,7 +478,8 @@ crash_soon(world *w, uint64_t a, uint64_t b, void *p)
     server_crash(w, sim_chance(w, 500));
 }
 
-/* A directive about a session, from a survey or a reply. */
+/* A command of the aggregator about a session, which an agent received by a survey or in a
+ * reply. */
 typedef struct {
     Mrd__ControlType type;
     uint64_t session, trigger;

@@ -1,11 +1,13 @@
-/* The invariants of every run: the cheap ones are checked at each step, the others at the end. */
+/* Checks what must hold in every run of the simulated cluster. Cheap checks are made at each step,
+ * expensive ones at the end of the run. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/obj.h"
 #include "tests/sim/cluster_node.h"
 
-#define ANSWER_MAX (10 * MRD_SEC) /* no request waits longer, even with a slow disk */
+/* maximum time that any request waits for its answer, even with a slow disk */
+#define ANSWER_MAX (10 * MRD_SEC)
 
 static uint64_t
 losses(const mrd_counts *c)
@@ -20,7 +22,7 @@ check_counts(world *w, const mrd_session *s, const mrd_part *p)
     const mrd_counts *c = &p->counts;
 
     if (mrd_core_withheld(w->core, s->id) != NULL)
-        return; /* it is being read */
+        return; /* the session is still being read from the store */
     if (mrd_part_store_missing(p) > 0)
         sim_fail(w, "session %s node %s: delivered events are not in the store", s->text,
                  p->instance_id);
@@ -116,14 +118,15 @@ check_reported(world *w, const agent *a, Mrd__ControlType type, uint64_t session
     const disk_session *d = disk_of(w, session);
 
     if (a != NULL && !w->up)
-        return; /* a message that was in flight */
+        return; /* the message was sent before the aggregator was killed */
     if (type == MRD__CONTROL_TYPE__CONTROL_GO && (d == NULL || !d->durable_go))
         sim_fail(w, "a start was told before it was on disk");
     if (type == MRD__CONTROL_TYPE__CONTROL_STOP && (d == NULL || !d->durable_stop))
         sim_fail(w, "a stop was told before it was on disk");
 }
 
-/* All nodes have the same window, at whatever time they receive it. */
+/* All nodes must receive the same window (time around a trigger) for the trigger `id`, even if they
+ * receive it at different times. */
 void
 check_window(world *w, const agent *a, uint64_t id, int64_t from, int64_t to)
 {
@@ -138,7 +141,7 @@ check_window(world *w, const agent *a, uint64_t id, int64_t from, int64_t to)
         w->windows[w->n_windows++] = (window_model){ id, from, to };
 }
 
-/* The estimate of a clock must cover the true offset. */
+/* The aggregator's bound of a node's clock must contain the true offset. */
 void
 check_estimate(world *w, const agent *a, const Mrd__ClockEstimate *e, const char *state,
                int64_t local)
@@ -190,10 +193,11 @@ check_once(world *w, const disk_session *d)
     free(v);
 }
 
-/* Sums of each node. Loss records in frames do not count as delivered. */
+/* Sums of a node's events in the journal of a session. Records of losses do not count as delivered
+ * events. */
 typedef struct {
     uint64_t events, delivered;
-    uint64_t unacknowledged; /* of these, events that may be counted as lost */
+    uint64_t unacknowledged; /* the part of `delivered` that the node may count as lost instead */
 } journal_sum;
 
 static journal_sum *
@@ -290,7 +294,7 @@ check_end(world *w)
             check_once(w, &w->disk[i]);
     }
     for (size_t i = 0; i < w->n_asked && w->r->ok;
-         i++) { /* an answered start exists or was deleted */
+         i++) { /* every session whose start was answered must exist, or must have been deleted */
         const disk_session *d = disk_of(w, w->asked[i].session);
 
         if (d == NULL || (!d->removed && mrd_core_session(w->core, w->asked[i].session) == NULL))

@@ -1,5 +1,6 @@
-/* Clocks of the simulated machines, derived from true time in segments. clock_gettime, random
- * numbers and a node's own readings return the values of the running program's machine. */
+/* The clocks of the simulated machines. A clock consists of segments with a constant rate, and is
+ * computed from the true time. clock_gettime, random numbers and a node's own readings return the
+ * values of the machine whose program runs. */
 #include <stdlib.h>
 #include <sys/random.h>
 #include <time.h>
@@ -24,7 +25,8 @@ sim_clock_local(const sim_clock *c, int64_t now)
     return p->local + (now - p->from) + (int64_t) ((long double) (now - p->from) * p->ppm / 1e6L);
 }
 
-/* Uses the segment of the reading: the last one that had begun by then. */
+/* Returns the true time at which the clock showed `local`. Uses the last segment of the clock that
+ * had begun when it showed this time. */
 long double
 sim_clock_true(const sim_clock *c, int64_t local)
 {
@@ -54,9 +56,9 @@ sim_clock_bend(sim_clock *c, int64_t now, double ppm, bool stands)
     c->v[c->n++] = p;
 }
 
-/* ---- Values that programs see ---- */
+/* ---- Functions of the operating system that are replaced: clocks, random numbers, memory ---- */
 
-static world *of_world; /* NULL: the machine's own */
+static world *of_world; /* NULL means that programs get the real machine's values */
 static sim_node *of_node;
 
 void
@@ -116,13 +118,14 @@ __wrap_getrandom(void *to, size_t len, unsigned flags)
     uint8_t *p = to;
 
     (void) flags;
-    /* outside of a run it is the seed of hash tables, drawn once */
+    /* outside of a run, these are the bytes of the seed of hash tables, which is drawn once */
     for (size_t i = 0; i < len; i++)
         p[i] = of_world == NULL ? (uint8_t) (i + 1) : (uint8_t) (sim_random(of_world) >> 24);
     return (ssize_t) len;
 }
 
-/* Reported in heartbeats. It is the size of one process for all nodes. */
+/* Agents report their memory in heartbeats. All simulated agents share one process, so its real size
+ * would be wrong for each. */
 extern uint64_t __wrap_mrd_resident_bytes(void);
 uint64_t
 __wrap_mrd_resident_bytes(void)

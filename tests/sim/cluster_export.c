@@ -1,6 +1,6 @@
-/* Sessions that are copied to a shared storage and removed when they are old. The storage and the
- * exporter are models, to test the decisions of the core. A number that each merge increments
- * identifies the copied contents. */
+/* Simulates sessions that are copied to a shared storage and removed when they are old. Storage and
+ * exporter are models, because the decisions of the aggregator's core are tested. Each merge
+ * increments a number, by which the copied contents are recognised. */
 #include <stdlib.h>
 
 #include "tests/sim/cluster_int.h"
@@ -97,7 +97,8 @@ export_start(world *w, const mrd_session *s)
     sim_at(w, w->now + (int64_t) sim_below(w, 2 * MRD_SEC), begin_copy, w->incarnation, s->id, job);
 }
 
-/* The process is killed. A merge may have ended without a report, but not a copy. */
+/* Called when the aggregator's process is killed. A merge that was running may have finished
+ * without a report, but a copy has not. */
 void
 export_crash(world *w)
 {
@@ -118,7 +119,7 @@ export_removing(world *w, const mrd_session *s)
 
     if (d->copying)
         sim_fail(w, "session %s is removed while it is copied", s->text);
-    /* sessions that failed to start are removed */
+    /* sessions that failed to start are removed without a copy */
     if (d->deleted_by_people || s->state != MRD_SESSION_COMPLETE)
         return;
     w->r->retired++;
@@ -128,7 +129,8 @@ export_removing(world *w, const mrd_session *s)
         sim_fail(w, "session %s is removed after %lld s", s->text, (long long) (age / MRD_SEC));
 }
 
-/* After any kills and failures, all sessions are copied in the end, and old ones are removed. */
+/* Checks at the end of a run that all sessions were copied and old ones were removed, despite all
+ * kills and failures. */
 void
 export_end(world *w)
 {

@@ -1,5 +1,6 @@
-/* Files that workloads write into capture directories, and their transfer to the aggregator. A file
- * acknowledged as stored must be complete on the medium, once. No incomplete file may be served. */
+/* Simulates files that workloads write into capture directories, and checks their transfer to the
+ * aggregator. A file that was acknowledged as stored must be complete on the disk, once. No
+ * incomplete file may be served. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -20,16 +21,17 @@
 #define FILE_MAX  40000
 #define PID       1000
 #define WALL_0    (1750000000LL * MRD_SEC)
-#define TIME_ROOM (100 * MRD_MS) /* between clocks of files and of sessions */
+#define TIME_ROOM (100 * MRD_MS) /* tolerance between times of files and of sessions */
 
-/* A file grows in steps. Each step is a version that may last long enough to be taken. */
+/* A file that a workload writes. It grows in up to 3 steps. After each step, the file may stay
+ * unchanged long enough that the agent sends this version. */
 typedef struct work_file {
     char name[32];
     uint64_t seed;
     size_t size[VERSIONS];
     char hex[VERSIONS][MRD_SHA256_HEX];
     unsigned n, written;
-    int64_t written_at; /* the last of them, true time */
+    int64_t written_at; /* true time at which the last of these versions was written */
 } work_file;
 
 typedef struct file_promise {
@@ -78,7 +80,7 @@ write_on(world *w, uint64_t index, uint64_t which, void *p)
     (void) p;
     content(f, f->size[f->written], &data);
     snprintf(path, sizeof(path), "%s/%s_pid_%d/%s", n->capture, n->a->id, PID, f->name);
-    turn_of(w, n); /* for the time of the file */
+    turn_of(w, n); /* the file gets its modification time from the node's clock */
     fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     MRD_ASSERT(fd >= 0);
     if (data.len > from)
@@ -96,7 +98,8 @@ write_on(world *w, uint64_t index, uint64_t which, void *p)
                which, NULL);
 }
 
-/* Begins a new file on this node. Some files are the same on all nodes, as models are. */
+/* Begins a new file on this node. Some files have the same contents on all nodes, because all ranks
+ * of a job often load the same model. */
 static void
 file_new(sim_node *n)
 {
@@ -111,7 +114,7 @@ file_new(sim_node *n)
         mrd_buf data = { 0 };
 
         f.size[i] = i > 0 ? f.size[i - 1] + 1 : 0;
-        if (i > 0 || sim_chance(w, 900)) /* else it is empty */
+        if (i > 0 || sim_chance(w, 900)) /* otherwise the file is empty */
             f.size[i] += shared ? f.seed * 5000 : sim_below(w, FILE_MAX / VERSIONS);
         content(&f, f.size[i], &data);
         hash_of((mrd_bytes){ data.p, data.len }, f.hex[i]);
@@ -166,7 +169,8 @@ files_free(sim_node *n)
 
 /* ---- Files that exist ---- */
 
-/* Returns true if this is a version of a file. A NULL node or name matches any. */
+/* Returns true if `hex` is the hash of a version of a workload's file. If `of` or `name` is NULL,
+ * files of all nodes or with all names are compared. */
 static bool
 is_version(const world *w, const sim_node *of, const char *name, const char *hex)
 {
@@ -185,7 +189,7 @@ is_version(const world *w, const sim_node *of, const char *name, const char *hex
     return false;
 }
 
-/* Hashes the file as it is now. "" if it does not exist. */
+/* Hashes the current contents of the file. The result is "" if it does not exist. */
 static void
 hash_of_file(const char *path, char hex[MRD_SHA256_HEX])
 {
@@ -204,8 +208,8 @@ listed(const mrd_session *s, const char *instance_id, const char *hex)
     return NULL;
 }
 
-/* Returns true if the manifest on the medium lists it as complete, which may be the case while its
- * log line is being synced. */
+/* Returns true if the session's manifest on the medium lists the file with this hash as complete.
+ * That may be so before the file's line in artifacts.log is durable. */
 static bool
 manifest_has(world *w, const mrd_session *s, const char *hex)
 {
@@ -229,7 +233,8 @@ manifest_has(world *w, const mrd_session *s, const char *hex)
     return found;
 }
 
-/* Checks that a power failure now would keep it, with its line in the session's log or manifest. */
+/* Checks that the file with this hash would survive a power failure now. Its entry in the session's
+ * artifacts.log or manifest must survive too. */
 static void
 check_durable(world *w, const mrd_session *s, const char *node, const char *hex)
 {
@@ -295,7 +300,7 @@ files_answered(world *w, const agent *a, const mrd_msg *request, const mrd_msg *
     }
 }
 
-/* ---- Files that must be delivered ---- */
+/* ---- Which files of the workload must be in the aggregator's store at the end ---- */
 
 static bool
 is_promised(const world *w, const sim_node *n, uint64_t session, const char *hex)
@@ -309,8 +314,8 @@ is_promised(const world *w, const sim_node *n, uint64_t session, const char *hex
     return false;
 }
 
-/* Files that a node's workload wrote while a session recorded belong to the session. It must not
- * end before the aggregator has them, or a message reports why they were dropped. */
+/* Files that a node's workload wrote while a session recorded belong to the session. A session must
+ * not end before the aggregator has these files, unless a message reports why they were dropped. */
 void
 files_flushed(sim_node *n, const mrd_record_status *st)
 {
@@ -355,7 +360,7 @@ files_recovered(world *w)
     }
 }
 
-/* Checks the files that the store serves by their hash. */
+/* Checks that each artifact in the store has the hash that is its name. */
 static void
 check_store(world *w)
 {

@@ -1,15 +1,16 @@
 /*
- * Limits of the aggregator, with real agents: the size of a session, the rate of an agent, and how
- * long a flight recorder keeps its events. A session that is too large must be stopped with a
- * message. In any time no agent may store more than its rate allows. As in every run, delayed or
- * dropped data must be counted.
+ * Tests limits of the aggregator with real agents: the size of a session, the rate of an agent, and
+ * how long a flight recorder keeps its events. A session that is too large must be stopped with a
+ * message. No agent may ever store more than its rate allows. As in every run, delayed or dropped
+ * data must be counted.
  */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "tests/sim/cluster_node.h"
 
-#define STOPPED_AFTER (3 * MRD_SEC) /* rounds of the core, and a busy loop */
+/* maximum time after which a session above its size limit is stopped, with a busy loop */
+#define STOPPED_AFTER (3 * MRD_SEC)
 
 void
 limits_of(const world *w, mrd_core_limits *limits)
@@ -27,9 +28,9 @@ limits_ask(world *w, mrd_session_params *params)
         params->recorder_ns = MRD_SEC + (int64_t) sim_below(w, 10 * MRD_SEC);
 }
 
-/* The frame was accepted and is about to be written. Checks its rate with a leaky bucket, which
- * differs from the core's computation: its level never exceeds the rate of one second plus the
- * largest frame. */
+/* Called when a frame was accepted and is about to be written. Checks the agent's rate with a leaky
+ * bucket, which is not how the core computes it. The bucket's level must never exceed the rate of
+ * one second plus the largest frame. */
 void
 limits_stored(world *w, const char *instance_id, size_t len)
 {

@@ -1,5 +1,5 @@
-/* Connections of a node with the real agent: the behaviour documented in proto/link.h, over the
- * simulated network. */
+/* The connections of a node that runs the real agent. They behave as documented in proto/link.h,
+ * over the simulated network. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -11,7 +11,8 @@
 /* mrd_link_options.reply_ns; the agent requests less for probes */
 #define FAIL       (30 * MRD_SEC)
 #define FAIL_PROBE (5 * MRD_SEC)
-#define FLIGHTS    10 /* the window and the urgent request */
+/* maximum number of requests in flight: the requests of the window, and one urgent request */
+#define FLIGHTS 10
 
 typedef struct {
     uint64_t request; /* 0: free */
@@ -26,7 +27,7 @@ struct sim_link {
     sim_link *next;
     sim_node *n;
     bool probes, up;
-    uint64_t id; /* never reused, so a late message for a closed link matches no other */
+    uint64_t id; /* never reused, so a late message for a closed link cannot reach another link */
     unsigned made;
     uint32_t conn;
     unsigned window;
@@ -172,7 +173,7 @@ send_frame(sim_link *l, uint64_t tag, mrd_bytes frame, bool urgent)
     uint64_t *request;
 
     if (node_dead(l->n))
-        return MRD_OK; /* discarded, because the node is dead */
+        return MRD_OK; /* the message is discarded, because the node's process is dead */
     if (f == NULL || (!urgent && in_flight(l) == l->window))
         return MRD_AGAIN;
     f->request = ++w->last_request;
@@ -303,7 +304,8 @@ link_up(sim_link *l)
         l->n->a->linked = true;
     }
     put_event(l, MRD_LINK_UP, 0, (mrd_bytes){ 0 });
-    for (unsigned i = 0; i < FLIGHTS; i++) { /* sent again on the new connection */
+    /* unanswered requests are sent again on the new connection */
+    for (unsigned i = 0; i < FLIGHTS; i++) {
         if (l->flights[i].request != 0)
             post(l, &l->flights[i]);
     }

@@ -15,7 +15,8 @@
 #include "base/vec.h"
 #include "tests/sim/cluster_node.h"
 
-#define ANSWER_MAX (10 * MRD_SEC) /* no request waits longer, even with a slow disk */
+/* maximum time that any request waits for its answer, even with a slow disk */
+#define ANSWER_MAX (10 * MRD_SEC)
 
 /* ---- The server's end of the network ---- */
 
@@ -214,7 +215,8 @@ mrd_server_reply(mrd_server *s, mrd_server_request *request, mrd_bytes frame)
     const open_request *r = request->keep;
     world *w = s->w;
 
-    if (w->up && !s->closed) { /* otherwise the process is dead and has not noticed yet */
+    /* otherwise the process is dead, but its code still runs until its next disk call fails */
+    if (w->up && !s->closed) {
         agent *a = &w->agents[r->node];
         unsigned timeline = wire_answer(w, a, (mrd_bytes){ r->data.p, r->data.len }, frame);
 
@@ -502,13 +504,15 @@ __wrap_mrd_cleaner_remove(mrd_cleaner *c, uint64_t session, const char *text)
     if (s != NULL && mrd_session_is_merging(s))
         sim_fail(of, "a session is removed while it is merged");
     if (s != NULL)
-        disk_make(of, session)->removed = true; /* from here on it may be missing after a crash */
+        /* from here on the session may be missing after a crash */
+        disk_make(of, session)->removed = true;
     __real_mrd_cleaner_remove(c, session, text);
 }
 
 /* ---- Start and end ---- */
 
-/* Returns false if it cannot start now, or was killed meanwhile. */
+/* Starts the real aggregator. Returns false if it cannot start now, or if it was killed
+ * meanwhile. */
 bool
 loop_begin(world *w, mrd_session_store *store, const mrd_core_options *core)
 {

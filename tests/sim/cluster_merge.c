@@ -1,6 +1,6 @@
-/* Merged sessions of real agents. Their files are complete, even after a crash during a merge or a
- * power failure after it. The profile has each event once, at its true time within the bound, and
- * the losses. */
+/* Checks merged sessions of real agents. Their files must be complete, even after a crash during a
+ * merge or a power failure after it. The profile must have each event once, at its true time within
+ * the bound, and the losses. */
 #include <dirent.h>
 #include <math.h>
 #include <stdio.h>
@@ -94,7 +94,7 @@ static struct {
     world *w;
     const mrd_session *s;
     const mrd_catalog *cat;
-    uint8_t *seen[64]; /* for each node and each of its events */
+    uint8_t *seen[64]; /* for each node and each of its events: how often the profile contains it */
     uint64_t spans[64], lost[64];
 } of;
 
@@ -112,7 +112,7 @@ node_of(const mrd_event *ev, unsigned *ret_index)
     return of.w->agents[*ret_index].node;
 }
 
-/* The time must be true within the stated bound. */
+/* The event's time in the profile must be the true time, within the stated bound. */
 static void
 check_time(const sim_node *n, const source_event *from, const mrd_event *ev)
 {
@@ -200,7 +200,8 @@ static const mrd_sink_ops looker = { .name = "looker",
                                      .event = see_event,
                                      .close = close_sink };
 
-/* Losses with a time are events in the profile. No event may be both shown and lost. */
+/* The profile contains losses with a known time as events. No event may be both in the profile and
+ * counted as lost. */
 static void
 check_losses(world *w, const mrd_session *s, const mrd_part *p)
 {
@@ -234,7 +235,8 @@ check_spans(world *w, const mrd_session *s)
     }
 }
 
-/* Uses the same code as the merge that wrote the files. */
+/* Merges the session again with the code of the aggregator, but into a sink that only counts the
+ * events and losses. Compares these counts with the journal. */
 static void
 look_through(world *w, const mrd_session *s)
 {

@@ -9,10 +9,12 @@
 #include "agent/spool/spool_int.h"
 #include "base/obj.h"
 
-#define TURN_MAX     MRD_SEC /* the longest wait of a turn */
-#define TURNS_MAX    5000    /* in a second; a chunk of a file takes four */
+/* A turn is one pass of the agent's main loop. TURN_MAX is the longest time between two turns. An
+ * agent that takes more than TURNS_MAX turns in a second is stuck in a loop. */
+#define TURN_MAX     MRD_SEC
+#define TURNS_MAX    5000 /* a chunk of a file takes four turns */
 #define ANSWER_BYTES (sizeof(record_head) + sizeof(answer_record))
-#define WANDER       20 /* ppb; the maximum change from one second to the next */
+#define WANDER       20 /* maximum change of the clock's rate per second, in ppb */
 
 bool
 node_dead(const sim_node *n)
@@ -68,7 +70,9 @@ keep_unacknowledged(sim_node *n, const mrd_spool *s)
     }
 }
 
-/* A successor that dies before it runs may have forced out frames that its predecessor had sent. */
+/* The agent's process died while it started. It may have dropped frames from a full spool that the
+ * previous process had sent. So these frames count as lost, although the aggregator may have stored
+ * them. */
 static void
 lose_sent(sim_node *n)
 {
@@ -77,7 +81,9 @@ lose_sent(sim_node *n)
     n->sent.n = 0;
 }
 
-/* A process that ends cleanly commits once more, and may force out frames for that. */
+/* Runs before the agent closes its spool. An agent that ends cleanly commits once more, and may
+ * drop frames from a full spool for that. These frames count as lost, although the aggregator may
+ * have stored them. */
 extern void __real_mrd_spool_close(mrd_spool *s);
 extern void __wrap_mrd_spool_close(mrd_spool *s);
 void
@@ -99,7 +105,8 @@ forget_plans(sim_node *n)
     n->apart = APART_NOT;
 }
 
-/* The process has ended. Its remaining actions before it returns have no effect. */
+/* Ends the simulated agent's process. Its code may still run until it returns to the simulation, but
+ * has no effect. */
 static void
 end_process(sim_node *n, bool killed)
 {
@@ -137,7 +144,7 @@ schedule(sim_node *n)
     node_wake(n, next <= now ? n->w->now + 50 * MRD_US : n->w->now + (next - now) + MRD_US);
 }
 
-/* A loop without work must wait. */
+/* Fails the run if the agent's loop runs too often. A loop without work must wait. */
 static void
 check_pace(sim_node *n)
 {
@@ -207,14 +214,16 @@ start(world *w, uint64_t index, uint64_t incarnation, void *p)
         start_later(n, MRD_SEC);
         return;
     }
-    if (n->dies_again && !w->healing) { /* while it reads its predecessor's files, or soon after */
+    /* The new agent dies while it reads its predecessor's files, or soon after. */
+    if (n->dies_again && !w->healing) {
         die_soon(n);
     }
     n->dies_again = false;
     turn_of(w, n);
     err = mrd_agent_open(&n->o, &n->id, link_new(n, false), &made, &why);
     turn_of(w, NULL);
-    if (err != MRD_OK) { /* a full disk, or it died meanwhile: the supervisor restarts it */
+    /* The disk was full or failed, or the agent died meanwhile. The supervisor restarts it. */
+    if (err != MRD_OK) {
         if (!node_dead(n) && err != MRD_FULL && err != MRD_IO)
             sim_fail(w, "node %s: the agent does not start: %s", n->a->id, why.text);
         forget_plans(n);
@@ -258,8 +267,9 @@ wander(world *w, uint64_t index, uint64_t none, void *p)
     sim_at(w, w->now + 5 * MRD_SEC, wander, index, none, p);
 }
 
-/* Counts down the calls and returns true at the last one. With `between` only calls for another
- * file than the previous one count, because the order of writes to two files matters. */
+/* Counts down *calls and returns true when it reaches 0. If `between` is set, only calls for
+ * another file than the previous call count. Such calls matter most, because the order of writes to
+ * two files is critical. */
 static bool
 counted_down(uint64_t *calls, bool between, bool same_file)
 {
@@ -378,7 +388,7 @@ new_boot(sim_node *n)
     sim_clock_begin(&n->a->clock, w->now, (int64_t) sim_below(w, 100000 * MRD_SEC), ppm);
 }
 
-/* The network path of its clock probes. */
+/* Draws the delays and losses of the network path of the node's clock probes. */
 static void
 new_path(sim_node *n)
 {
@@ -542,7 +552,7 @@ room_again(world *w, uint64_t index, uint64_t none, void *p)
     w->agents[index].node->short_of_room = false;
 }
 
-/* Leaves space for `room` more bytes on its disk, for a while. */
+/* For `time` ns, the node's disk has space for only `room` more bytes. */
 static void
 fill_disk(sim_node *n, uint64_t room, int64_t time)
 {
@@ -628,7 +638,8 @@ answers_without_room(sim_node *n)
         sim_at(w, again, tear_later, at, 0, NULL);
         again += 7 * MRD_SEC;
     }
-    /* Each answer makes two attempts: its own record and the first earlier one. */
+    /* For each answer, the agent tries to write two records: the record of this answer, and the first
+     * earlier record that failed. */
     sim_at(w, again, starve_later, at,
            sim_chance(w, 500) ? 2 + 2 * sim_below(w, 4) : 1 + sim_below(w, 8), NULL);
 }

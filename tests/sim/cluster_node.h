@@ -29,33 +29,35 @@
 #define SOURCE_KEY 0x73696d2d736f7572u /* key of the source's position in a commit */
 
 typedef struct {
-    int64_t ts_ns, dur_ns; /* RAW of the sim_node */
-    int64_t at;            /* true time of its end */
+    int64_t ts_ns, dur_ns; /* start in the node's RAW time, and duration */
+    int64_t at;            /* true time of the event's end */
     uint32_t lost;         /* if above 0: this number of events was lost, instead of an event */
 } source_event;
 
 typedef struct {
     source_event *v;
     size_t n, cap;
-    size_t first;          /* of this process */
-    size_t given;          /* number given to this process's recorder */
-    size_t told;           /* position in the pending commit */
-    size_t committed;      /* a successor begins there */
-    uint64_t events, lost; /* given by this process */
+    size_t first;          /* index of the first event that the running agent process reads */
+    size_t given;          /* number of events given to the recorder of this process */
+    size_t told;           /* read position that the pending commit of the spool contains */
+    size_t committed;      /* the next agent process begins to read at this position */
+    uint64_t events, lost; /* events and losses that this process gave to its recorder */
 } source;
 
 /* The expected contents of a session. */
 typedef struct {
     uint64_t session;
-    uint8_t *has; /* for each of the source's events */
+    uint8_t *has; /* for each event of the source: whether the session must contain it */
     size_t n_has;
     uint64_t begun;
-    bool weak;       /* the number of begun events is uncertain: a reboot, a cancel, a lost spool */
+    /* the expected number of events is uncertain after a reboot, a cancelled session or a lost
+     * spool */
+    bool weak;
     bool anew;       /* the spool was lost, and only events begun after that are counted */
     uint64_t before; /* number of events begun before the spool was lost */
     bool known;      /* the running agent process has the session */
     uint64_t late;   /* count of late events when this process started */
-    bool over;       /* flushed */
+    bool over;       /* the node reported all events of the session as flushed */
     enum { STOP_NOT_TOLD, STOP_SAVED, STOP_NOT_SAVED } stop; /* saved by the node for a successor */
     int64_t checked_start;
     unsigned revision;    /* revision of the last change that the agent applied */
@@ -85,18 +87,19 @@ typedef struct sim_link sim_link;
 struct sim_node {
     world *w;
     agent *a;
-    mrd_agent *agent;  /* NULL: no process */
-    mrd_agent *opened; /* the same, also during open and close */
+    mrd_agent *agent;  /* NULL if the agent's process does not run */
+    mrd_agent *opened; /* like `agent`, but also set while the agent opens and closes */
     mrd_agent_options o;
     mrd_node_identity id;
     char spool[64];
     sim_disk *disk;
     unsigned boot, disks, power_cuts;
-    bool dying;     /* the process is dead but has not returned */
+    bool dying;     /* the process counts as dead, but its code has not returned yet */
     bool kept;      /* its unacknowledged frames were recorded when it died in a disk call */
-    bool suspended; /* the machine */
+    bool suspended; /* the node's machine is suspended */
     int64_t wall_off, slept, woken_at;
-    int64_t second; /* of the following turns */
+    /* begin of the current second, and number of turns (passes of the agent's main loop) in it */
+    int64_t second;
     unsigned turns;
     int64_t slow;       /* delay of the node's link, one way */
     uint64_t dies_in;   /* the agent is killed in this number of disk calls; 0 for never */
@@ -105,7 +108,7 @@ struct sim_node {
     bool full_between;  /* full_in counts only calls for another file than the previous call */
     char last_path[96]; /* path of the last counted call */
     bool tears;         /* the agent is killed in its next write to a segment of its spool */
-    unsigned starved;   /* number of answers that will find no space there */
+    unsigned starved;   /* number of answers for which the spool's disk will have no space */
     enum {
         APART_NOT,
         APART_ANSWER,
@@ -125,20 +128,21 @@ struct sim_node {
     bool wall_stepped;
     unsigned wakes; /* the wake that counts */
     int64_t wake_at;
-    unsigned timeline; /* of the last welcome, an index of w->timelines */
+    unsigned timeline; /* index in w->timelines of the timeline in the last welcome message */
     bool welcomed;
     source source;
     session_truth *truths;
     size_t n_truths;
-    /* Frames that may be stored but count as lost in the successor, because they were forced out in
-     * flight when the process died. */
+    /* Frames that a full spool dropped while they were in flight, before the process died. The
+     * aggregator may have stored them, but the next process counts them as lost. */
     frame_numbers unacknowledged;
     frame_numbers sent; /* sent by the last process and unanswered when it died */
     mrd_drain_process process;
     int64_t crossed_at;
     /* For its clock probes. */
-    int64_t cpu_at;        /* true time of its process, earlier or later than the world's */
-    int64_t reading_takes; /* each reading of a clock adds this */
+    /* true time in the node's process, which may differ from the world's time during a turn */
+    int64_t cpu_at;
+    int64_t reading_takes; /* time in ns that each reading of a clock takes */
     int64_t udp_base[2];   /* delay to the aggregator, and back */
     unsigned udp_loss[2];  /* per thousand */
     bool udp_blocked;      /* by a firewall */
@@ -190,10 +194,10 @@ void source_lost(sim_node *n); /* with the machine */
 void files_new(sim_node *n);
 void files_free(sim_node *n);
 void files_work(world *w, uint64_t index, uint64_t boot, void *p);
-/* Called when an announcement or an end was answered. */
+/* Called when the aggregator answers the announcement or the end of a file. */
 void files_answered(world *w, const agent *a, const mrd_msg *request, const mrd_msg *answer);
-void files_flushed(sim_node *n,
-                   const mrd_record_status *st); /* the node reports it for the first time */
+/* called when the node first reports the session as flushed */
+void files_flushed(sim_node *n, const mrd_record_status *st);
 void files_recovered(world *w);
 void files_end(world *w);
 
@@ -204,13 +208,13 @@ const mrd_session_store *store_folder(world *w);
 void pause_some(world *w);
 void pause_told(world *w, const Mrd__Control *c);
 void pause_check(world *w);
-/* For the session with this index on the node. */
+/* These functions are about the session with index `session` on the node. */
 bool pause_leaves_out(const sim_node *n, size_t session, const source_event *ev);
 void pause_given(sim_node *n, size_t session, session_truth *t, const source_event *ev);
 
 /* cluster_shared.c */
 void shared_of(const world *w, mrd_loop_options *o);
-/* called when the core receives that it was exported */
+/* called when the core receives that the session was exported */
 void shared_told(world *w, const mrd_session *s);
 void shared_recovered(world *w);
 void shared_end(world *w);
@@ -223,7 +227,8 @@ void limits_check(world *w);
 void limits_end(world *w);
 
 /* cluster_merge.c */
-void merge_saved(world *w, const mrd_session *s); /* its manifest is on disk */
+void merge_saved(world *w,
+                 const mrd_session *s); /* called when the session's manifest is on disk */
 void merge_recovered(world *w);
 void merge_end(world *w);
 
@@ -237,12 +242,12 @@ void node_heal(sim_node *n);
 bool node_dead(const sim_node *n);
 
 /* cluster_truth.c */
-void truth_give(sim_node *n, size_t event); /* it is about to be given */
+void truth_give(sim_node *n, size_t event); /* called before the event is given to the agent */
 void truth_weaken(sim_node *n);
-void truth_void(sim_node *n);  /* a new process begins */
-void truth_begin(sim_node *n); /* called after it has recovered its state */
+void truth_void(sim_node *n);  /* called when a new process of the agent begins */
+void truth_begin(sim_node *n); /* called after the new process has recovered its state */
 void truth_spool_gone(sim_node *n);
-void truth_step(sim_node *n); /* after each turn */
+void truth_step(sim_node *n); /* called after each turn */
 void truth_end(world *w);
 bool truth_is_unacknowledged(const sim_node *n, const stored_frame *f);
 void truth_free(sim_node *n);

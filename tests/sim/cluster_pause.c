@@ -1,8 +1,8 @@
 /*
- * Pauses of sessions that real agents record. Users request pauses and their ends, and some nodes
- * miss them, die, or are absent. Every node that is present must apply the last change. A revision
- * means the same pauses for all nodes. A node that has applied one must record all events outside
- * of its pauses, and none inside.
+ * Pauses of sessions that real agents record. Users request pauses and their ends. Some nodes miss
+ * these changes, die, or are not connected. Every connected node must apply the last change. A
+ * revision must mean the same pauses for all nodes. A node that has applied a revision must record
+ * all events outside of its pauses, and none inside.
  */
 #include <stdlib.h>
 
@@ -11,8 +11,11 @@
 #include "base/vec.h"
 #include "tests/sim/cluster_node.h"
 
-#define TOLD_AFTER (12 * MRD_SEC) /* of a node that is present: more than two further surveys */
-#define MARGIN     (100 * MRD_MS) /* in addition to the bound: the maximum clock drift in a run */
+/* A connected node must have received a change after this time, in which the aggregator makes more
+ * than two further surveys. */
+#define TOLD_AFTER (12 * MRD_SEC)
+/* maximum drift of a clock in a run, which is added to the error bounds of times */
+#define MARGIN (100 * MRD_MS)
 
 /* ---- Requests ---- */
 
@@ -53,7 +56,7 @@ told_of(const world *w, uint64_t id, unsigned revision)
 static int64_t
 end_of(const Mrd__Pause *p)
 {
-    return p->to_session_ns == 0 ? INT64_MAX : p->to_session_ns; /* it has no end yet */
+    return p->to_session_ns == 0 ? INT64_MAX : p->to_session_ns; /* the pause has no end yet */
 }
 
 void

@@ -1,5 +1,5 @@
-/* Requests of users to the simulated cluster's aggregator: start, stop, trigger, delete and merge
- * sessions. */
+/* Makes random requests of users to the aggregator of the simulated cluster: start, stop, trigger,
+ * delete and merge sessions. */
 #include "base/obj.h"
 #include "tests/sim/cluster_node.h"
 

@@ -131,7 +131,7 @@ committed(world *w, uint64_t incarnation, uint64_t full, void *p)
         commit(w);
 }
 
-/* Writes it now. It is durable when the sync ends. */
+/* Writes the queued frames to the journal model. They are durable when the sync ends. */
 static void
 commit(world *w)
 {
@@ -192,7 +192,8 @@ do_append(world *w, const mrd_effect *e)
 /* ---- Manifests ---- */
 
 typedef struct saved_manifest {
-    struct saved_manifest *next, **at; /* in w->saving; `at` is NULL after a crash removed it */
+    /* links of the list w->saving; `at` is NULL after a crash removed the manifest from the list */
+    struct saved_manifest *next, **at;
     uint64_t session;
     char *text;
     mrd_session *copy;
@@ -242,7 +243,8 @@ saved(world *w, uint64_t incarnation, uint64_t id, void *arg)
     bool full = w->disk_full;
     uint64_t version = m->version;
 
-    if (incarnation != w->incarnation || !w->up) { /* its outcome was decided at the crash */
+    /* A crash happened since. It has decided whether the manifest reached the disk. */
+    if (incarnation != w->incarnation || !w->up) {
         saved_free(m);
         return;
     }
@@ -602,7 +604,8 @@ do_heartbeat(world *w, agent *a, uint64_t ticket, mrd_node *n)
     }
     w->r->heartbeats++;
     mrd_core_heartbeat(w->core, server_now(w), ticket, n, &hb, server_now(w).local);
-    if (w->core->out.n > w->core->out.first) { /* the answer's estimate, before it is removed */
+    /* Checks the clock estimate in the answer to the heartbeat, before the answer is sent. */
+    if (w->core->out.n > w->core->out.first) {
         const mrd_effect *e = &w->core->out.v[w->core->out.n - 1];
 
         if (e->kind == MRD_DO_HEARTBEAT && e->has_estimate)
@@ -636,7 +639,8 @@ server_request(world *w, agent *a, uint64_t request, const batch *b, bool hello)
         f.session = b->session;
         f.seq = b->seq;
         f.events = b->events;
-        f.clock = 7; /* not RAW, because causality is checked with heartbeats */
+        /* no real clock, so the core does not check these times; heartbeats test that check */
+        f.clock = 7;
         f.body_len = 100 + 20 * b->events;
     }
     if (mrd_core_sender(w->core, server_now(w), ticket, a->conn, &f, &n)) {
@@ -745,7 +749,7 @@ begin(world *w, uint64_t incarnation, uint64_t b, void *p)
         return;
     w->up = w->running = true;
     if (w->store != NULL && !store_open(w)) {
-        if (w->up) /* otherwise it is about to die */
+        if (w->up) /* otherwise a fault of the disk is already ending the aggregator */
             server_crash(w, false);
         return;
     }
@@ -858,7 +862,7 @@ server_crash(world *w, bool power)
            NULL);
 }
 
-/* Frees the memory that tasks hold. */
+/* Frees the memory of pending writes at the end of a run. */
 void
 server_end(world *w)
 {

@@ -1,8 +1,8 @@
 /*
- * Exports of the real aggregator. Its exporter copies sessions into a directory on the same
- * simulated disk, with the same faults. A session that the core considers exported must be on the
- * medium, complete and equal to the store, also after each start. In the end that holds for every
- * session.
+ * Checks exports of the real aggregator. Its exporter copies sessions into a directory on the same
+ * simulated disk, with the same faults. The copy of a session that the core considers exported must
+ * be durable, complete and equal to the store, also after each start. At the end of the run this
+ * holds for every session.
  */
 #include <dirent.h>
 #include <stdio.h>
@@ -16,7 +16,8 @@
 #define SHARED   "/sim/server/shared"
 #define FILE_MAX (64 << 20)
 
-/* Sets the export target and the names of sessions in it. Does nothing without exports. */
+/* Sets the aggregator's options of exports: the target directory, and how the directory of each
+ * session is named there. Does nothing if the plan of the run has no exports. */
 void
 shared_of(const world *w, mrd_loop_options *o)
 {
@@ -24,7 +25,7 @@ shared_of(const world *w, mrd_loop_options *o)
         return;
     o->export_to = SHARED;
     o->export_path = "{session}";
-    /* if the disk is full, it is made by the next start */
+    /* if the disk is full, the next start of the aggregator makes the directory */
     (void) mrd_make_dirs_durable(SHARED, NULL);
 }
 
@@ -41,7 +42,8 @@ same_bytes(const char *a, const char *b)
     return same;
 }
 
-/* Compares the profile with the store. The manifest may still change. */
+/* Compares the copied profile with the one in the store. The manifests are not compared, because
+ * they may still change. */
 static void
 check_copy(world *w, const mrd_session *s, const char *when)
 {

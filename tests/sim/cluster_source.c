@@ -1,4 +1,5 @@
-/* The generator of events, a collector that replaces a workload's rings for the real agent. */
+/* Generates the events of a node. For the real agent it is a collector that takes the place of a
+ * workload's rings. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -27,7 +27,7 @@
 #define BOOT_ID "/proc/sys/kernel/random/boot_id"
 #define BOOT_AT "/sim/server/boot_id"
 
-/* A frame that was acknowledged as stored. */
+/* A frame that the aggregator acknowledged as stored, so it must never be lost. */
 typedef struct {
     uint64_t session, seq, epoch;
     uint32_t node;
@@ -41,12 +41,12 @@ struct store_model {
     mrd_journals *journals;
     mrd_pool *manifests;
     mrd_cleaner *cleaner;
-    unsigned dies_in; /* number of calls; 0 for never */
+    unsigned dies_in; /* number of disk calls until the aggregator dies; 0 for never */
     bool dies_by_power, quiet;
-    unsigned error_in; /* one of this number of disk calls fails */
+    unsigned error_in; /* one of `error_in` disk calls fails */
     promise *promises;
     size_t n_promises, cap_promises;
-    size_t checked; /* number of them checked since the last power failure */
+    size_t checked; /* number of promises that were checked since the last power failure */
 };
 
 /* ---- Faults of the disk ---- */
@@ -317,7 +317,8 @@ body_byte(const mrd_frame *f, size_t at)
     return (uint8_t) (f->seq * 31 + f->session + at);
 }
 
-/* Clock data is stored with the aggregator's additions. */
+/* Returns true if a stored frame is the one that the node sent. The bytes of clock data are not
+ * compared, because the aggregator adds fields to it. */
 static bool
 is_as_sent(const world *w, unsigned node, const mrd_frame *f, mrd_bytes body)
 {
@@ -449,7 +450,8 @@ store_measure(world *w, const mrd_session *s)
 void
 store_remove(world *w, const mrd_session *s)
 {
-    disk_make(w, s->id)->removed = true; /* from here on it may be missing after a crash */
+    /* from here on the session may be missing after a crash */
+    disk_make(w, s->id)->removed = true;
     mrd_cleaner_remove(w->store->cleaner, s->id, s->text);
 }
 
@@ -459,9 +461,10 @@ store_look(world *w)
     mrd_cleaner_look(w->store->cleaner);
 }
 
-/* ---- Promises ---- */
+/* ---- Promises: frames that the aggregator acknowledged as stored ---- */
 
-/* Uses the real reader on a copy of one segment. */
+/* Returns true if the durable part of one journal segment contains the promised frame. Reads a copy
+ * of the segment with the aggregator's own reader. */
 static bool
 segment_has(const world *w, const char *path, const char *name, const promise *p)
 {
@@ -478,8 +481,9 @@ segment_has(const world *w, const char *path, const char *name, const promise *p
     return found;
 }
 
-/* Returns true if the medium has it, so that a power failure now would keep it. A frame that was
- * just acknowledged is in one of the last segments, so these are searched first. */
+/* Returns true if the promised frame is on the disk's medium, so that a power failure now would not
+ * lose it. A frame that was just acknowledged is in one of the last segments, so these are searched
+ * first. */
 static bool
 is_durable(const world *w, const mrd_session *s, const promise *p)
 {
@@ -558,7 +562,8 @@ check_promises(world *w)
     }
 }
 
-/* Checks that each frame is complete and as sent. */
+/* Checks that each frame in a node's journal is complete and has the bytes that the node sent. Adds
+ * the frames to `d`. */
 static void
 read_frames(world *w, disk_session *d, unsigned node, const mrd_journal_index *x)
 {
@@ -585,7 +590,7 @@ read_frames(world *w, disk_session *d, unsigned node, const mrd_journal_index *x
     mrd_buf_fini(&buf);
 }
 
-/* Reads the present contents of the directory, for the checks at the end. */
+/* Reads the frames of all journals from the simulated disk, for the checks at the end. */
 void
 store_read_back(world *w)
 {
@@ -603,7 +608,8 @@ store_read_back(world *w)
             else {
                 read_frames(w, d, node, &x);
                 w->r->duplicates += x.duplicates;
-                if (x.duplicates > w->r->not_stored) /* those were written again */
+                /* frames whose write failed were sent and written again */
+                if (x.duplicates > w->r->not_stored)
                     sim_fail(w, "%s holds %llu frames twice", dir,
                              (unsigned long long) x.duplicates);
                 mrd_journal_index_fini(&x);
@@ -636,7 +642,7 @@ later(void *self, int64_t ns, sim_thread *t, uint64_t turn)
 static int64_t
 monotonic(void *self)
 {
-    struct timespec now; /* of the machine that has the turn */
+    struct timespec now; /* clock of the simulated machine whose code runs now */
 
     (void) self;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -679,7 +685,9 @@ store_new(world *w)
     static const long types[] = { EXT4_SUPER_MAGIC, TMPFS_MAGIC };
     store_model *m = calloc(1, sizeof(*m));
 
-    (void) mrd_hash_seed(); /* chooses its seed now, so it is the same in each process */
+    /* Chooses the seed of hash tables now, before the run draws its random numbers, so that the run
+     * is the same in each process. */
+    (void) mrd_hash_seed();
     m->w = w;
     w->store = m;
     m->disk = sim_disk_new("server", &(sim_disk_options){ .seed = w->plan->seed,
@@ -714,7 +722,7 @@ recovered(world *w)
     for (size_t i = 0; i < w->n_disk; i++) {
         const mrd_session *s = mrd_core_session(w->core, w->disk[i].id);
 
-        /* it is present again, so it is deleted again */
+        /* A session that is present again after the crash will be deleted again. */
         w->disk[i].removed = w->disk[i].removed && s == NULL;
         w->disk[i].forgotten = s != NULL && s->deleted;
     }
@@ -758,7 +766,8 @@ store_recover(world *w)
 
     if (mrd_session_store_recover(&m->store, w->core, NULL) != MRD_OK || !w->up)
         return false;
-    if (w->core->unreadable > 0) /* of the model only the real loop reads it again */
+    /* The model does not read unreadable sessions again, as the real loop does, so it restarts. */
+    if (w->core->unreadable > 0)
         return false;
     recovered(w);
     return mrd_journals_open(&journals, &m->journals, NULL) == MRD_OK &&

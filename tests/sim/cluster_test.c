@@ -1,5 +1,6 @@
-/* Whole clusters in simulated time. MRD_SEED: the first seed. MRD_SEEDS: the number of runs.
- * MRD_MOSTLY: the kind of faults (sim_mostly) of all runs with real agents. */
+/* Runs whole clusters in simulated time (tests/sim/cluster.h). MRD_SEED is the first seed,
+ * MRD_SEEDS the number of runs, and MRD_MOSTLY the kind of faults (sim_mostly) of all runs with
+ * real agents. */
 #include "tests/check.h"
 #include "tests/sim/cluster.h"
 #include "tests/sim/planted/planted.h"
@@ -11,7 +12,7 @@
 
 #include "base/conf/log.h"
 
-#define SLICES 11 /* 4 planted bugs each: some 15 s */
+#define SLICES 11 /* test cases of 4 planted bugs each, so that a case takes about 15 s */
 
 unsigned mrd_planted;
 
@@ -235,7 +236,8 @@ TEST(small_clusters_of_real_agents)
     run_seeds(real);
 }
 
-/* Runs that found a fault which the seeds of an ordinary test run do not find. */
+/* Seeds that once found a fault in the agent, which the seeds of an ordinary test run do not
+ * find. */
 TEST(faults_of_agents_that_were_found_stay_mended)
 {
     /* Four faults. An agent killed while its session stopped reported a flush before it had looked

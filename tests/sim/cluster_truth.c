@@ -1,5 +1,5 @@
-/* The invariants of a node with the real agent, after each turn and for the contents of the
- * journals. */
+/* Checks the invariants of a node that runs the real agent: after each turn of its loop, and at the
+ * end for the contents of the journals. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +8,8 @@
 #include "base/vec.h"
 #include "tests/sim/cluster_node.h"
 
-#define SPOOL_SLACK 65536u /* notes of sessions, twice, and a new segment */
+/* bytes by which a spool may exceed its limit: two notes per session, and a new segment */
+#define SPOOL_SLACK 65536u
 #define FAR                                                                                        \
     (30 *                                                                                          \
      MRD_SEC) /* extent of a batch beyond a window: an agent that was down reads on in one batch */
@@ -96,7 +97,8 @@ count_of(const source_event *ev)
     return ev->lost > 0 ? ev->lost : 1;
 }
 
-/* Following agent/record/record.h, an event belongs to a session that records and overlaps its time. */
+/* Adds an event to the expected contents of all sessions of the node that record and overlap its
+ * time (as agent/record/record.h defines). */
 void
 truth_give(sim_node *n, size_t event)
 {
@@ -120,8 +122,8 @@ truth_give(sim_node *n, size_t event)
     }
 }
 
-/* Uncommitted events are void after the process died, and are given again. If the session received
- * its end meanwhile, later events no longer belong to it. */
+/* Events that the agent had not committed when its process died are read again by the next process.
+ * If the session was stopped meanwhile, the later ones of them do not belong to it. */
 void
 truth_void(sim_node *n)
 {
@@ -216,7 +218,8 @@ told_window(const world *w, uint64_t id)
     return NULL;
 }
 
-/* A window that the node just took must equal the one sent to all nodes, within its clock's bound. */
+/* The time window of a trigger that a node just applied must equal the window that all nodes
+ * receive, within the bound of the node's clock. */
 static void
 check_windows(sim_node *n, const session *s, session_truth *t)
 {
@@ -254,7 +257,8 @@ check_windows(sim_node *n, const session *s, session_truth *t)
     }
 }
 
-/* Each session must start at the agreed time, within the node's stated bound. */
+/* Each session must start on each node at the agreed time. The error may be the node's stated clock
+ * bound. */
 static void
 check_start(sim_node *n, const mrd_record_status *st, session_truth *t)
 {
@@ -262,7 +266,8 @@ check_start(sim_node *n, const mrd_record_status *st, session_truth *t)
     bool first = records(st) && t->checked_start != st->start.ns;
 
     if (first)
-        t->checked_start = st->start.ns; /* later it may be a time of another timeline */
+        /* Checked only once, because later the start may be a time of another timeline. */
+        t->checked_start = st->start.ns;
     if (!first || s == NULL || n->timeline == 0 || st->start_bound_ns < 0 || s->go.ns == 0 ||
         t->weak)
         return;
@@ -273,8 +278,9 @@ check_start(sim_node *n, const mrd_record_status *st, session_truth *t)
                  (long long) st->start_bound_ns);
 }
 
-/* A node that received the end of a session must have saved it at the end of the turn. Its
- * successor then does not continue recording, even without a connection. */
+/* An agent that received a session's stop request must have saved it at the end of the turn of its
+ * loop. The next agent process on this node then does not continue to record, even without a
+ * connection. */
 static void
 check_stopped(sim_node *n, const mrd_record_status *st, session_truth *t)
 {
@@ -282,7 +288,7 @@ check_stopped(sim_node *n, const mrd_record_status *st, session_truth *t)
         st->phase == MRD__NODE_PHASE__NODE_ARMED || st->phase == MRD__NODE_PHASE__NODE_RECORDING;
 
     if (st->phase == MRD__NODE_PHASE__NODE_FLUSHED || t->weak)
-        t->stop = STOP_NOT_TOLD; /* it is forgotten, and may be sent again */
+        t->stop = STOP_NOT_TOLD; /* the node forgets the stop, and may receive it again */
     else if (!before_stop && t->stop == STOP_NOT_TOLD)
         t->stop = n->disk_failed ? STOP_NOT_SAVED : STOP_SAVED;
     else if (before_stop && t->stop == STOP_SAVED)
@@ -379,7 +385,8 @@ check_session(sim_node *n, size_t at)
     check_windows(n, &r->sessions[at], t);
 }
 
-/* A session that disappears before its end was cancelled, with all its events. */
+/* Handles sessions that the agent no longer lists. A session that disappears before its end was
+ * cancelled, and its events do not count. */
 static void
 check_gone(sim_node *n)
 {

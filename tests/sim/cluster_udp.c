@@ -1,8 +1,9 @@
 /*
- * Probes over the simulated network: the sockets of base/sys/udpstamp.h and base/sys/udpwait.h for the real
- * time server and probe clients. Delays differ by direction. Packets are lost, duplicated and
- * reordered, and stamps arrive late or never. Kernel stamps follow the header: a packet leaves
- * after its send stamp, and arrives before its receive stamp.
+ * Simulates the network for time probes. It replaces the sockets of base/sys/udpstamp.h and
+ * base/sys/udpwait.h for the real time server and probe clients. Delays differ by direction.
+ * Packets are lost, duplicated and reordered, and their time stamps are available late or never. As
+ * documented in the header, a packet leaves after its send stamp and arrives before its receive
+ * stamp.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,8 +16,9 @@
 
 #include <pthread.h>
 
-#define FD_FIRST   0x30000000
-#define QUEUED_MAX 512 /* packets; the kernel's buffer is limited too */
+#define FD_FIRST 0x30000000
+/* maximum number of queued packets of a socket, because the kernel's buffer is limited too */
+#define QUEUED_MAX 512
 #define READING    250 /* ns that each clock reading takes while a pair is sent */
 
 typedef struct udp_packet {
@@ -53,7 +55,7 @@ struct mrd_udp_wait {
     pthread_mutex_t lock;
     pthread_cond_t news;
     bool ended;
-    unsigned steps; /* number of wall clock settings that it was notified of */
+    unsigned steps; /* how often the waiter was woken because the wall clock was set */
 };
 
 static udp_socket *sockets;
@@ -318,7 +320,7 @@ WRAP(uint64_t, mrd_udp_dropped, int fd)
     return socket_by_fd(fd)->dropped;
 }
 
-/* Takes the first pending packet, as one receive call does. */
+/* Takes the first packet that has arrived, as one receive call does. */
 static bool
 take_packet(udp_socket *s, mrd_udp_packet *ret)
 {
@@ -379,8 +381,8 @@ WRAP(size_t, mrd_udp_recv_many, int fd, mrd_udp_packet to[MRD_UDP_BATCH])
 
     while (n < MRD_UDP_BATCH && take_packet(socket_by_fd(fd), &to[n]))
         n++;
-    /* Sets the clock between their stamps and the reading that converts them, by at most a typical
-     * delay. */
+    /* Sometimes sets the wall clock after the kernel stamped the packets and before the server
+     * reads the clocks to convert these stamps. The step is at most as large as a typical delay. */
     if (n > 0 && server_world->steps_wait > 0 && sim_chance(server_world, 500)) {
         server_world->steps_wait--;
         udp_step_wall(server_world, 12);
@@ -438,7 +440,7 @@ WRAP(void, mrd_udp_wait_close, mrd_udp_wait *w)
     free(w);
 }
 
-/* A late thread does no harm. */
+/* The thread that reads probes may also run late, without harm. */
 WRAP(bool, mrd_udp_wait_next, mrd_udp_wait *w)
 {
     world *of = w->s->w;

@@ -45,7 +45,9 @@ static uint64_t
 events_of(world *w, const mrd_frame *f, mrd_bytes data)
 {
     mrd_bytes body = { data.p + MRD_FRAME_HEADER, f->body_len };
-    mrd_catalog *cat = mrd_catalog_new(); /* draws a seed, so each frame needs a new one */
+    /* a new catalog for each frame, because a catalog draws a seed from the simulated random
+     * numbers */
+    mrd_catalog *cat = mrd_catalog_new();
     mrd_batch_info info;
     const mrd_event *ev;
     uint64_t n = 0;
@@ -63,7 +65,8 @@ events_of(world *w, const mrd_frame *f, mrd_bytes data)
     return n;
 }
 
-/* A number identifies one frame forever. */
+/* Keeps the bytes of a frame. A frame that arrives again with the same node, session, epoch and
+ * number must have the same bytes. */
 void
 wire_keep(world *w, const agent *a, const mrd_frame *f, mrd_bytes data)
 {

@@ -13,8 +13,8 @@
 
 #define DISKS_MAX 64
 #define SECOND    1000000000
-#define FILES_MAX 16384u     /* concurrently open files of all machines */
-#define FD_FIRST  0x40000000 /* + generation << 14 + index */
+#define FILES_MAX 16384u     /* maximum number of concurrently open files of all machines */
+#define FD_FIRST  0x40000000 /* a file descriptor is this + generation << 14 + index in `files` */
 
 static sim_disk *disks[DISKS_MAX];
 static const char *redirect_from, *redirect_to;
@@ -28,7 +28,7 @@ no(int err)
     return -1;
 }
 
-/* ---- Asking ---- */
+/* ---- Hash of all calls, and injected faults ---- */
 
 static void
 mix(sim_disk *d, const sim_disk_op *op, int64_t result, const void *bytes, size_t len)
@@ -335,7 +335,8 @@ sim_disk_read(int fd, void *to, size_t len, uint64_t at)
     return (ssize_t) n;
 }
 
-/* Returns how many bytes fit. As in a real system, the rest is refused after a short write. */
+/* Returns how many of the bytes fit on the disk. As in a real system, a write is then short, and
+ * the next write fails. */
 static size_t
 room_for(const sim_disk *d, const inode *x, size_t len, uint64_t at)
 {
@@ -360,7 +361,8 @@ sim_disk_write(int fd, const void *from, size_t len, uint64_t at)
         return no(EBADF);
     d = f->disk;
     op = (sim_disk_op){ d, SIM_DISK_WRITE, f->path, len, (uint64_t) at };
-    if (!ask(d, &op, &v) || (f = sim_disk_file(fd)) == NULL) /* it may have been closed meanwhile */
+    /* ask() runs code of the test, which may close the file. */
+    if (!ask(d, &op, &v) || (f = sim_disk_file(fd)) == NULL)
         return -1;
     at = (f->flags & O_APPEND) != 0 ? f->at->len : at;
     n = v.limited && v.at_most < n ? v.at_most : v.dies && !v.limited ? 0 : n;
@@ -401,7 +403,7 @@ sim_disk_resize(int fd, uint64_t len)
         return -1;
     if (len > f->at->len && !has_room(d, len - f->at->len))
         return no(ENOSPC);
-    if (len < f->at->len) /* if it grows again this part is zero, not the old contents */
+    if (len < f->at->len) /* if the file grows again, this part must be zero, not the old bytes */
         sim_inode_mark_dirty(f->at, (size_t) len, f->at->len);
     sim_inode_set_len(f->at, (size_t) len);
     touch(f->at);
@@ -409,7 +411,8 @@ sim_disk_resize(int fd, uint64_t len)
     return 0;
 }
 
-/* Drops the dirty data, except for a part of it. */
+/* Handles a failed sync. A random part of the unsynced data reaches the medium. Readers still see
+ * the rest, but later syncs do not write it. */
 static void
 lose(inode *x)
 {
@@ -594,7 +597,9 @@ sim_disk_symlink(sim_disk *d, const char *target, const char *path)
 
     if (x == NULL)
         return -1;
-    sim_inode_set_len(x, strlen(target)); /* it is part of its name's record on the medium */
+    /* The target of a symbolic link becomes durable together with the link's name, without a sync
+     * of its own. */
+    sim_inode_set_len(x, strlen(target));
     memcpy(x->data, target, strlen(target));
     sim_inode_mark_dirty(x, 0, x->len);
     sim_inode_sync(x);
@@ -845,7 +850,7 @@ copy_kept(sim_disk *to, inode *folder, const inode *from, const char *only)
     }
 }
 
-/* NULL if it is not on the medium. */
+/* Returns the file or directory that has this path on the medium; NULL if none has. */
 static const inode *
 find_kept(const sim_disk *d, const char *path)
 {

@@ -41,7 +41,7 @@ typedef enum {
     SIM_DISK_REMOVE, /* unlink, rmdir */
     SIM_DISK_FOLDER, /* mkdir */
     SIM_DISK_LINK,   /* link, symlink */
-    SIM_DISK_LIST,   /* readdir: the next name, or the end */
+    SIM_DISK_LIST,   /* readdir, which returns the next name or the end */
     SIM_DISK_CALLS
 } sim_disk_call;
 
@@ -53,14 +53,15 @@ typedef struct {
     uint64_t at;      /* WRITE: offset, ignored for descriptors that append */
 } sim_disk_op;
 
-/* All zero: it is done. */
+/* How a call ends. If all members are zero, the call succeeds. */
 typedef struct {
-    int err;        /* it fails with this errno */
-    bool limited;   /* WRITE: accept at most `at_most` bytes; */
-    size_t at_most; /* for 0 the call fails with err or EIO */
-    /* the machine's last call: a write is done up to at_most, other calls not at all */
+    int err;        /* errno with which the call fails; 0 means that it does not fail */
+    bool limited;   /* a WRITE accepts at most `at_most` bytes */
+    size_t at_most; /* 0 means that the WRITE fails with err or EIO */
+    /* The machine dies in this call. A write has written at_most bytes then, any other call has no
+     * effect. */
     bool dies;
-    bool lies; /* a sync that succeeds without effect */
+    bool lies; /* a sync call succeeds without effect */
 } sim_disk_verdict;
 
 typedef struct {
@@ -76,25 +77,26 @@ typedef struct {
 sim_disk *sim_disk_new(const char *machine, const sim_disk_options *options);
 void sim_disk_free(sim_disk *d); /* NULL is fine */
 
-/* Maps a path outside of /sim to one below it, for the system's information about the machine. Both
- * are borrowed. NULL removes the mapping. */
+/* From now on, calls on the path `from` act on the path `to` below /sim. Tests use it for files such
+ * as /proc/.../boot_id, which describe the real machine. Both texts are borrowed. If `to` is NULL,
+ * the mapping ends. */
 void sim_disk_redirect(const char *from, const char *to);
-/* From now on all calls fail with EIO, as after a verdict of that kind. */
+/* From now on all calls fail with EIO, as after a verdict with `dies`. */
 void sim_disk_die(sim_disk *d);
 /* Ends the process that used the disk: files are closed and locks released. Written data remains,
  * but data of files with a failed sync is sometimes lost. Calls succeed again. */
 void sim_disk_kill(sim_disk *d);
 
-/* Which unsynced data survives. */
+/* Which part of the unsynced data is on the medium after a power failure. */
 typedef enum {
-    SIM_DISK_NOTHING, /* of it */
+    SIM_DISK_NOTHING, /* no unsynced data survives */
     SIM_DISK_ALL,
     SIM_DISK_PREFIX, /* the first names, and a prefix of each file cut at any byte */
     SIM_DISK_ANY,    /* any subset of names and of sectors of 512 bytes; the rest is zero */
     SIM_DISK_KEEPS
 } sim_disk_keep;
 
-/* The machine loses its power. This also ends the process. */
+/* The machine loses its power. This also ends the process that used the disk. */
 void sim_disk_cut_power(sim_disk *d, sim_disk_keep keep);
 
 void sim_disk_set_before(sim_disk *d,

@@ -289,7 +289,7 @@ CALL(int, flock, int fd, int how)
         return 0;
     }
     if (f->at->lock != NULL && f->at->lock != f)
-        /* the only thread could never release it */
+        /* The simulated process has one thread. While it waits, it cannot release its other lock. */
         return no((how & LOCK_NB) != 0 ? EWOULDBLOCK : EDEADLK);
     f->at->lock = f;
     return 0;
@@ -536,7 +536,7 @@ CALL(int, futimens, int fd, const struct timespec times[2])
     return 0;
 }
 
-/* The caller is root or owns everything. */
+/* Always succeeds, because the simulated caller is root or owns every file. */
 CALL(int, fchmod, int fd, mode_t mode)
 {
     return sim_disk_is_fd(fd) ? 0 : __real_fchmod(fd, mode);
@@ -563,7 +563,7 @@ CALL(int, chown, const char *path, uid_t user, gid_t group)
 
 /* ---- Directories ---- */
 
-/* The names at the time when it was opened. */
+/* An open directory, with the names that it contained when it was opened. */
 typedef struct listing {
     struct listing *next;
     int fd;
@@ -753,7 +753,7 @@ CALL(FILE *, fopen, const char *path, const char *mode)
     return fd < 0 ? NULL : stream(fd, mode);
 }
 
-/* The function of the C library would bypass the simulated disks. */
+/* scandir() of the C library would bypass the simulated disks, so it is replaced. */
 extern int __wrap_scandir(const char *dir, struct dirent ***ret, int (*is)(const struct dirent *),
                           int (*order)(const struct dirent **, const struct dirent **));
 int

@@ -33,19 +33,20 @@ typedef struct {
 struct inode {
     sim_disk *disk;
     uint64_t number;
-    unsigned refs, names, opens; /* names: as seen */
-    bool given_back;             /* its bytes are freed: it has no name and is not open */
+    /* references from this simulation, visible names, and open descriptors */
+    unsigned refs, names, opens;
+    bool given_back; /* the file has no name and is not open, so its bytes are freed */
     node_kind kind;
     unsigned mode;
     int64_t mtime;          /* CLOCK_REALTIME of the last write; not on the medium */
-    uint8_t *data, *medium; /* of a file; or the target of a link */
+    uint8_t *data, *medium; /* written and durable bytes of a file, or the target of a link */
     size_t len, cap, medium_len, medium_cap;
     dirty_range *dirty; /* in order, apart */
     size_t n_dirty, cap_dirty;
-    bool resized;    /* since the last sync */
+    bool resized;    /* the size changed since the last sync */
     bool unsure;     /* a sync failed, so data and medium differ */
     unsigned errors; /* number of failed syncs */
-    bool told;       /* the last one was reported to a sync of this file */
+    bool told;       /* the last failure was already reported by a sync of this file */
     dir_table shown, kept;
     struct open_file *lock;
 };
@@ -55,14 +56,17 @@ typedef struct open_file {
     inode *at;
     int flags;
     uint64_t pos;
-    unsigned errors; /* errors reported to it, or from before it was opened */
+    /* number of the file's failed syncs that need not be reported to this descriptor: syncs before
+     * it was opened, and those already reported */
+    unsigned errors;
     char path[SIM_PATH_MAX];
     int fd;
 } open_file;
 
 #define NAME_COST 256u /* bytes of the quota */
 
-/* A name in a directory refers to another inode from now on, or to none. */
+/* A change of a name in a directory. The name refers to the inode `to` afterwards, or to none if
+ * `to` is NULL. */
 typedef struct {
     inode *folder; /* NULL if a later change replaces it */
     char *name;
@@ -118,8 +122,9 @@ void sim_names_sync(sim_disk *d, const inode *folder); /* NULL: all */
 
 /* Returns the disk of a path and the rest of the path. NULL if it is not on a simulated disk. */
 sim_disk *sim_disk_of(const char *path, const char **ret_rest);
-open_file *sim_disk_file(int fd); /* NULL if not an open simulated file */
-bool sim_disk_is_fd(int fd);      /* in the range of simulated descriptors, open or not */
+open_file *sim_disk_file(int fd); /* returns NULL if `fd` is not an open simulated file */
+/* true if `fd` is in the range of simulated descriptors, open or not */
+bool sim_disk_is_fd(int fd);
 
 int sim_disk_open(sim_disk *d, const char *path, int flags, unsigned mode);
 int sim_disk_open_again(int fd, int flags); /* of the same file */
@@ -127,7 +132,7 @@ int sim_disk_close(int fd);
 ssize_t sim_disk_read(int fd, void *to, size_t len, uint64_t at);
 ssize_t sim_disk_write(int fd, const void *from, size_t len, uint64_t at);
 int sim_disk_resize(int fd, uint64_t len);
-int sim_disk_sync(int fd); /* of a file or a directory */
+int sim_disk_sync(int fd); /* syncs a file or a directory */
 int sim_disk_sync_all(sim_disk *d);
 int sim_disk_list(int fd); /* called before each name; returns -1 with errno, or 0 */
 int sim_disk_rename(sim_disk *d, const char *from, const char *to);

@@ -27,7 +27,7 @@ void
 sim_must(bool ok)
 {
     if (!ok)
-        abort(); /* no memory: it is a test */
+        abort(); /* out of memory; a test may abort */
 }
 
 inode *
@@ -107,7 +107,7 @@ sim_table_find(const dir_table *t, const char *name)
     return NULL;
 }
 
-/* A NULL `to` removes the name. */
+/* Sets the inode of a name. If `to` is NULL, removes the name. */
 void
 sim_table_put(dir_table *t, const char *name, inode *to)
 {
@@ -156,7 +156,7 @@ grow(uint8_t **p, size_t *cap, size_t len)
     memset(*p + before, 0, *cap - before);
 }
 
-/* Bytes after the end are always zero. */
+/* Changes the size of a file. New bytes are zero. */
 void
 sim_inode_set_len(inode *x, size_t len)
 {

@@ -1,4 +1,5 @@
-/* The simulated disk itself: the guarantees of POSIX, their limits, and the effects of faults. */
+/* Tests the simulated disk itself: the guarantees of POSIX, their limits, and the effects of
+ * faults. */
 #include "tests/sim/disk.h"
 
 #include <dirent.h>
@@ -17,10 +18,11 @@
 
 #define MAX 100000u
 
-/* The planned results of the next calls. */
+/* A fault for the next calls of one kind. The first `pass` calls succeed, then calls end as `v`
+ * says. */
 typedef struct {
     sim_disk_call call; /* this kind only */
-    unsigned pass;      /* number of calls that succeed first */
+    unsigned pass;      /* number of calls that succeed before this fault */
     sim_disk_verdict v;
     unsigned asked;
 } fault;
@@ -142,7 +144,8 @@ TEST(names_are_as_posix_has_them)
     CHECK_TEXT(names, "d z s ");
     mrd_remove_tree("/sim/a/d");
     CHECK(stat("/sim/a/d", &a) < 0 && errno == ENOENT);
-    CHECK(opendir("/sim/b") == NULL); /* no such machine, so the system handles the call */
+    /* no simulated machine has the name "b", so the kernel handles the call */
+    CHECK(opendir("/sim/b") == NULL);
     sim_disk_free(d);
 }
 
@@ -169,10 +172,10 @@ TEST(what_was_not_synced_goes_with_the_power)
     put("/sim/a/named", "one", true);
     sync_folder("/sim/a");
     put("/sim/a/named", "two", false);
-    put("/sim/a/unnamed", "synced", true); /* its name is not */
+    put("/sim/a/unnamed", "synced", true); /* the bytes are durable, but not the name */
     mkdir("/sim/a/d", 0755);
     put("/sim/a/d/x", "x", true);
-    sync_folder("/sim/a/d"); /* d has no name itself */
+    sync_folder("/sim/a/d"); /* the name of d itself is not durable */
     sim_disk_kill(d);        /* only the process ends, so nothing is lost */
     CHECK_TEXT(get("/sim/a/named"), "two");
     CHECK_TEXT(get("/sim/a/d/x"), "x");
@@ -206,7 +209,8 @@ TEST(a_rename_is_whole_or_not_there)
     sim_disk_free(d);
 }
 
-/* Over many seeds every possible outcome occurs, and no impossible one. */
+/* A power failure keeps a random part of the unsynced data. Over many seeds, every possible result
+ * must occur, and no impossible one. */
 TEST(a_cut_keeps_any_part_that_the_seed_says)
 {
     unsigned named = 0, whole = 0, torn = 0, none = 0, holes = 0;
@@ -279,7 +283,8 @@ TEST(what_a_failed_syncfs_lost_is_told_by_each_descriptor_once)
     fd[1] = open("/sim/a/x", O_RDONLY);
     CHECK_INT(write(fd[0], "lost", 4), 4);
     CHECK(syncfs(fd[0]) < 0 && errno == ENOSPC);
-    fd[2] = open("/sim/a/x", O_RDONLY); /* the error has not been reported yet */
+    /* this descriptor must get the error, which was not reported yet */
+    fd[2] = open("/sim/a/x", O_RDONLY);
     for (unsigned i = 0; i < 3; i++) {
         CHECK(fsync(fd[i]) < 0 && errno == EIO);
         CHECK_INT(fsync(fd[i]), 0);
@@ -357,8 +362,8 @@ TEST(writes_are_short_and_syncs_lie_when_asked)
     sim_disk_free(d);
 }
 
-/* The two ways of base/sys/out.h, killed at each of their calls. The file has the old or the new
- * contents, never a part. */
+/* The two functions of base/sys/out.h that replace a file, with the process killed at each of their
+ * disk calls. The file must then have the old or the new contents, never a part. */
 TEST(files_that_are_written_whole_are_whole)
 {
     for (unsigned call = 0; call < SIM_DISK_CALLS; call++) {

@@ -1,5 +1,6 @@
-/* A copy in a directory of shared storage, on a simulated disk with failures and kills. If an
- * attempt reports success, the copy is on the medium, regardless of earlier attempts. */
+/* Tests the copy of a session to a directory of shared storage, on a simulated disk with failures
+ * and kills. If an attempt reports success, the copy must be durable, whatever earlier attempts
+ * left. */
 #include "tests/check.h"
 
 #include <errno.h>
@@ -13,11 +14,12 @@
 #include "tests/sim/disk.h"
 #include "tests/wait.h"
 
-unsigned mrd_planted; /* it has no bug here */
+unsigned mrd_planted; /* needed by tests/sim/planted; 0 means that no bug is planted */
 
 static const char *const names[] = { "a/b/one", "a/two", "three", "session.json" };
 
-/* The call with this number fails, or is the last one; 0 for none. */
+/* A fault of the disk: the call with the number `at` fails, or the process dies in it. 0 means no
+ * fault. */
 typedef struct {
     unsigned at, asked;
     bool dies, syncs; /* syncs: of directories only */
@@ -63,7 +65,8 @@ attempt(void)
     return err;
 }
 
-/* Counts the files on the medium. The manifest must not be there before all others. */
+/* Returns the number of exported files that are on the medium. The manifest must be the last of
+ * them, because readers take it as the sign of a complete export. */
 static size_t
 durable(const sim_disk *d)
 {
@@ -201,8 +204,8 @@ fails_to_list(void *self, const sim_disk_op *op, sim_disk_verdict *v)
         v->err = EIO;
 }
 
-/* If the directories of a session cannot be listed completely, the copy would lack files without
- * notice. */
+/* If a directory of the session cannot be listed completely, the export must fail. Otherwise the
+ * copy would lack files without notice. */
 TEST(a_session_that_cannot_be_listed_is_not_exported)
 {
     sim_disk *d = sim_disk_new("shared", &(sim_disk_options){ .seed = 1 });

@@ -1,6 +1,7 @@
 /*
- * The bound of a clock whose packets stop, in simulated time. An hour of probes comes first. The
- * clock wanders by up to 0.3 ppm with the temperature of its machine, and by a random walk.
+ * Tests the error bound of a node's clock while no probe packets arrive, in simulated time. Before
+ * that, probes arrive for up to an hour. The rate of the clock changes by up to 0.3 ppm with the
+ * temperature of its machine, and by a random walk.
  */
 #include "tests/check.h"
 
@@ -40,7 +41,7 @@ clock_of(uint64_t seed, double rtt_us)
 }
 
 typedef struct {
-    double half[64]; /* half widths in us */
+    double half[64]; /* half widths of the bound in us */
     size_t n, missed, marked;
 } result;
 
@@ -107,8 +108,9 @@ ask_offline(const sim *s, result *middle, size_t *ret_missed)
     mrd_align_free(align);
 }
 
-/* 40 clocks for each round trip. The widths are goals of the project: 0.25 ms after 10 minutes at a
- * round trip of 1 us. Without the learned rate they were 36 ms. */
+/* After an hour of probes, the bound must stay narrow for 10 minutes without packets, because the
+ * clock's behaviour was learned. Tests 40 clocks for each round trip time. `goals` has the maximum
+ * half widths after 10 minutes in us. Without the learned rate they would be about 36 ms. */
 TEST(an_hour_bounds_the_next_ten_minutes)
 {
     static const double rtts[] = { 1, 30, 250 }, goals[] = { 300, 400, 600 };
@@ -146,8 +148,9 @@ TEST(an_hour_bounds_the_next_ten_minutes)
     }
 }
 
-/* The rate jumps while no packets arrive, by more than in the hour before. The live answers cannot
- * know it. After the gap the clock is suspect, and the table of the session is right. */
+/* While no packets arrive, the rate of the clock jumps by more than it changed in the hour before.
+ * The live bound cannot contain this jump. After the gap, the live result must have the quality
+ * "suspect", and the offline bound must contain the true time. */
 TEST(a_clock_that_leaves_its_box_is_suspect)
 {
     uint64_t seed = rng_seed();
@@ -176,8 +179,9 @@ TEST(a_clock_that_leaves_its_box_is_suspect)
     CHECK_INT(middle.missed + missed, 0);
 }
 
-/* If the history is too short, the bound is the one that follows from w
- * (docs/reference/timesync.md, section 4), as without a learned rate. */
+/* Five minutes of probes are too short to learn how the clock's rate changes. The bound then
+ * follows from w, the assumed maximum change of the rate in ppb/s. It is more than 30 ms after 10
+ * minutes without packets. */
 TEST(a_clock_of_five_minutes_is_not_learned)
 {
     sim_config c = clock_of(rng_seed(), 3);
@@ -194,8 +198,9 @@ TEST(a_clock_of_five_minutes_is_not_learned)
     sim_fini(&s);
 }
 
-/* The first minute of a new clock. The live bound assumes w_live, until the estimate has shown how
- * the rate changes. */
+/* Tests the first minutes of a new clock. The live bound assumes the maximum change of rate w_live
+ * at first, and later the change that was measured. After 40 s, half of the clocks must have a half
+ * width below 1.5 us. */
 TEST(a_new_clock_is_known_soon)
 {
     static const double until_s[] = { 10, 20, 30, 40, 60, 90 };
@@ -232,7 +237,7 @@ TEST(a_new_clock_is_known_soon)
         printf("a new clock after %.0f s, round trip 1.3 us: half width %.2f us (simulated)\n",
                until_s[k], median(&r[k]));
     }
-    CHECK(median(&r[3]) < 1.5); /* 2.25 while w stayed at w_live for a minute */
+    CHECK(median(&r[3]) < 1.5); /* it would be 2.25 us if w stayed at w_live for a minute */
 }
 
 TEST_MAIN()

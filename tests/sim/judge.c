@@ -27,7 +27,9 @@ verdict_add(verdict *v, mrd_sess_ns got, const mrd_align_bound *bound, int64_t t
         v->worst_miss = fmax(v->worst_miss, by);
     }
     if (bound != NULL && bound->quality == MRD_ALIGN_GAP) {
-        v->gap++; /* the interval must contain the truth, the estimate only connects */
+        /* in a gap only the interval counts, which was checked above; the estimate there is a mere
+         * connecting line */
+        v->gap++;
         return;
     }
     v->error[v->n] = fabs((double) (got.ns - truth));
@@ -181,7 +183,7 @@ outcome_fini(outcome *o)
     mrd_align_free(o->align);
 }
 
-/* ---- baselines: every method gets the complete probes, including the held-out ones ---- */
+/* ---- Simple methods of clock alignment for comparison. They may use all probes ---- */
 
 const char *const baseline_names[BASE_COUNT] = { "middle-of-RTT average", "two-point line",
                                                  "best-of-8", "weighted regression",

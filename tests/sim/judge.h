@@ -14,8 +14,8 @@ typedef struct {
     double *error, *width; /* ns */
     size_t n, cap;
     size_t missed;      /* the truth was outside the bound */
-    size_t missed_good; /* of these, without a warning in the quality */
-    size_t gap, none;   /* inside a gap; no answer */
+    size_t missed_good; /* the part of `missed` whose quality gave no warning */
+    size_t gap, none;   /* events inside a gap; events without an answer */
     double worst_miss;  /* ns */
 } verdict;
 
@@ -28,21 +28,23 @@ void verdict_print(const char *name, verdict *v);
 /* The measured or simulated data, and the truth. */
 typedef struct {
     const mrd_probe *probes; /* in the order in which the aggregator received them */
-    const int64_t *known;    /* session ns of that */
+    const int64_t *known;    /* session time in ns at which the aggregator received each probe */
     size_t n;
     int64_t from, to;                                    /* session ns */
     int64_t (*local_of)(void *self, int64_t session_ns); /* the true clock */
     void *self;
-    size_t events; /* requested number, spread over the session */
+    /* number of events, spread over the session, at which the estimates are evaluated */
+    size_t events;
     uint64_t seed;
     bool ordered;    /* the clock never runs backward, so order must be kept */
     int64_t step_at; /* session ns; 0 none */
 } judge_input;
 
 typedef struct {
-    verdict live, late, offline; /* late: after 30 s */
-    size_t suspected;            /* number of live answers with a warning about their bound */
-    uint32_t live_epochs;        /* number of epochs of the live answers */
+    /* errors of the estimates that were made at the time of the event, 30 s later, and at the end */
+    verdict live, late, offline;
+    size_t suspected;     /* number of live answers with a warning about their bound */
+    uint32_t live_epochs; /* number of epochs of the live answers */
     mrd_follow_report report;
     mrd_align *align;
     mrd_err err;
@@ -57,7 +59,8 @@ typedef struct {
 void judge(const judge_input *in, outcome *ret_outcome);
 void outcome_fini(outcome *o);
 
-/* Other methods. Each gives the offset at any local time. */
+/* Simple methods of clock alignment, with which the results are compared. Each returns the offset at
+ * any local time. */
 typedef enum {
     BASE_MIDDLE,
     BASE_TWO_POINT,

@@ -1,5 +1,6 @@
-/* The guarantees of the aggregator's directory, on a simulated disk with failures, kills and lost
- * data. In each case a bug could acknowledge a frame as stored that is not durable. */
+/* Tests what the aggregator guarantees for the data in its directory, on a simulated disk with
+ * failures, kills and lost data. In each case a mistake in the code could acknowledge a frame as
+ * stored that is not durable. */
 #include "tests/check.h"
 
 #include <errno.h>
@@ -15,7 +16,9 @@
 
 #define STORE "/sim/a/store"
 
-unsigned mrd_planted; /* the copy with short segments; it has no bug here */
+/* This test uses the copy of the journal with short segments (tests/sim/planted), without a planted
+ * bug. */
+unsigned mrd_planted;
 
 /* Calls of one kind that fail: `times` calls after the first `pass`. */
 typedef struct {
@@ -131,8 +134,8 @@ store_with_frames(sim_disk *d, mrd_session_store *s, mrd_timescale *scale, unsig
     return dir;
 }
 
-/* Starts the next process on the store. Returns the number of frames in the journal, -1 if it does
- * not start, or leaves the session for later. */
+/* Starts the next process on the store. Returns the number of frames in the journal. -1 means that
+ * the process does not start, or that it reads the session later. */
 static int
 recover(mrd_session_store *s, mrd_timescale *scale, mrd_err *ret_err)
 {
@@ -192,7 +195,7 @@ TEST(what_is_recovered_is_durable)
             n = recover(&s, &scale, &err);
             CHECK_ROW(rows[i % MRD_COUNT(rows)].name, (starts == 0) == (err != MRD_OK));
             if (i % 4 == 3 && err != MRD_OK)
-                sim_disk_kill(d); /* drops from the cache what the medium lacks, or not */
+                sim_disk_kill(d); /* the cache may then lose the data that the medium lacks */
         }
         CHECK_INT(durable(d, dir), n);
         CHECK(n == 3 || i % 4 == 3);
@@ -202,8 +205,8 @@ TEST(what_is_recovered_is_durable)
     }
 }
 
-/* A failed sync of everything is reported once by each of many files. One start handles all these
- * reports. */
+/* After a failed sync of the whole file system, each file reports the failure once. One start of
+ * the aggregator must handle all these reports, so that the next start succeeds. */
 TEST(failures_of_before_end_no_second_start)
 {
     sim_disk *d = sim_disk_new("a", &(sim_disk_options){ .seed = 1, .type = TMPFS_MAGIC });
@@ -230,7 +233,8 @@ TEST(failures_of_before_end_no_second_start)
     CHECK_INT(recover(&s, &scale, &err), 6);
     CHECK_INT(durable(d, dir), 6);
     sim_disk_set_before(d, before, &twice);
-    CHECK_INT(recover(&s, &scale, &err), -1); /* this is not an earlier failure */
+    /* The disk fails during this recovery, not before it, so the recovery must fail. */
+    CHECK_INT(recover(&s, &scale, &err), -1);
     CHECK_ERR("a disk that cannot", err, MRD_IO);
     for (unsigned i = 0; i < MRD_COUNT(j); i++)
         (void) mrd_journal_close(j[i], NULL);
@@ -301,8 +305,8 @@ TEST(what_is_recovered_survives_the_power)
     free(dir);
 }
 
-/* The first start can neither sync nor remove the name of the store's directory, or of the
- * directory in it. The next start finds it and must make all of it durable. */
+/* The first start creates the store's directories, but can neither sync nor remove their names. The
+ * next start finds the directories and must make them durable. */
 TEST(a_folder_that_a_failed_start_left_is_durable)
 {
     for (unsigned pass = 0; pass < 2; pass++) {
@@ -356,7 +360,8 @@ leave(const char *dir, const char *name)
               MRD_OK);
 }
 
-/* A process killed while it writes a file leaves a part under a temporary name. */
+/* A process that is killed while it writes a file leaves a part of the file under a temporary name.
+ * The next start must remove it. */
 TEST(half_files_of_killed_writes_go)
 {
     static const char *const halves[] = { "session.json.0123abcd.part",
@@ -504,8 +509,8 @@ TEST(a_segment_given_up_tells_those_that_were_not_synced)
     sim_disk_free(d);
 }
 
-/* A full segment is synced and closed, and the next one cannot be created. Nothing is left to sync,
- * and the name of the first segment is durable nevertheless. */
+/* A full journal segment is synced and closed, and the next one cannot be created. No segment is
+ * open then, but the name of the first segment must be durable. */
 TEST(a_segment_that_ended_has_its_name)
 {
     sim_disk *d = sim_disk_new("a", &(sim_disk_options){ .seed = 1 });
@@ -558,7 +563,7 @@ TEST(a_full_segment_is_durable_whatever_the_next_is)
     sim_disk_set_before(d, before, &fail);
     while (mrd_journal_durable(j) == 0 && n < 100)
         CHECK_ERR("frame", append(j, n++), MRD_OK);
-    CHECK_INT(mrd_journal_durable(j), n - 1); /* the last is in another segment */
+    CHECK_INT(mrd_journal_durable(j), n - 1); /* the last frame is in a new segment, not synced */
     CHECK_INT(mrd_journal_appended(j), n);
     CHECK_ERR("sync", mrd_journal_sync(j, NULL), MRD_IO);
     CHECK_INT(mrd_journal_durable(j), n - 1);
@@ -673,7 +678,8 @@ TEST(names_that_cannot_be_read_are_not_taken_for_none)
         CHECK(err == MRD_OK || err == MRD_IO);
         refused += err != MRD_OK;
         unreadable += err == MRD_OK && c->unreadable == 1;
-        if (err == MRD_OK && c->unreadable == 1) { /* the failure was of one call */
+        /* Only one call fails, so the second attempt to read the session succeeds. */
+        if (err == MRD_OK && c->unreadable == 1) {
             CHECK(c->n_sessions == 0 && mrd_core_withheld(c, c->unreadables[0].id) != NULL);
             mrd_session_store_recover_again(&s, c);
             CHECK(c->unreadable == 0);
@@ -694,8 +700,8 @@ TEST(names_that_cannot_be_read_are_not_taken_for_none)
     free(dir);
 }
 
-/* The manifest is read, but not the later log of artifacts. Those artifacts must not count as
- * unlisted. */
+/* The manifest of a session can be read, but not its newer log of artifacts. Artifacts in this log
+ * must not count as unlisted, or they would be removed. */
 TEST(a_session_whose_log_of_artifacts_cannot_be_read_counts)
 {
     sim_disk *d = sim_disk_new("a", &(sim_disk_options){ .seed = 1 });

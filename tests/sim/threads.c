@@ -9,9 +9,10 @@
 
 #include "base/obj.h"
 
-#define STACK     (512u << 10)
-#define SPINS_MAX 1000000u /* of a joined thread that does not end */
-#define WAKE_NS   20000    /* until a signalled thread runs */
+#define STACK (512u << 10)
+/* a joined thread that has not ended after this many turns is taken as hanging */
+#define SPINS_MAX 1000000u
+#define WAKE_NS   20000 /* simulated time until a signalled thread runs */
 #define SECOND    1000000000
 
 #ifdef __has_feature
@@ -219,7 +220,7 @@ go_on(sim_thread *t)
     to_thread(t);
 }
 
-/* All of an owner's. */
+/* Lets all waiting threads of an owner run. */
 static void
 run_all(const void *owner)
 {

@@ -25,15 +25,15 @@ typedef struct {
     /* Must call sim_thread_run(t, turn) after ns nanoseconds. */
     void (*later)(void *self, int64_t ns, sim_thread *t, uint64_t turn);
     int64_t (*monotonic)(void *self); /* for deadlines of conditions */
-    /* For several machines: returns the machine that has the turn, and switches to another one.
-     * NULL for one machine. */
+    /* `owner` returns the machine whose code runs, and `enter` switches to another machine. Both
+     * are NULL if there is only one machine. */
     void *(*owner)(void *self);
     void (*enter)(void *self, void *owner);
     void *self;
 } sim_threads_options;
 
 void sim_threads_begin(const sim_threads_options *options);
-/* Aborts while a thread of it has not ended. */
+/* Ends the simulation of threads. Aborts if a simulated thread has not ended. */
 void sim_threads_end(void);
 
 /* Continues the thread unless it has continued since. A thread that has ended and was joined is

@@ -1,5 +1,5 @@
-/* Threads in simulated time: their actions have the order of that time, and are the same in each
- * run. */
+/* Tests threads in simulated time (tests/sim/threads.h). Their actions must be in the order of that
+ * time and the same in each run. */
 #include "tests/sim/threads.h"
 
 #include <errno.h>
@@ -104,7 +104,8 @@ TEST(threads_run_in_the_order_of_time)
     run_until(60 * 1000000);
     CHECK_TEXT(text, "0:a 0:b 10:a 20:a 25:b 50:b ");
     CHECK(pthread_join(ta, &result) == 0 && result == a);
-    CHECK(pthread_join(tb, NULL) == 0); /* it had 15 ms to go */
+    /* thread b waits for 15 ms more, but a join takes no simulated time */
+    CHECK(pthread_join(tb, NULL) == 0);
     CHECK_INT(now, 60 * 1000000);
     sim_threads_end();
 }
@@ -157,7 +158,7 @@ TEST(a_signal_wakes_one_that_waits)
     run_until(2000000);
     CHECK_INT(b.taken, 1);
     put(&b, false);
-    put(&b, false); /* it was signalled and has not run yet */
+    put(&b, false); /* the thread was signalled by the previous call, but has not run yet */
     run_until(3000000);
     CHECK_INT(b.taken, 3);
     put(&b, true);

@@ -1,7 +1,8 @@
 /*
- * Two timelines are linked by clocks that kept running across the gap, and compared with the truth,
- * in simulated time. The aggregator's machine reboots (or another one replaces it) while its agents
- * keep running. Seeds are printed, and MRD_SEED=n selects other seeds.
+ * Tests relating two timelines of the aggregator, in simulated time. The aggregator's machine
+ * reboots, or another one replaces it, while the agents keep running. The clocks of the agents
+ * relate the session times before and after. The result is compared with the true difference. Seeds
+ * are printed, and MRD_SEED=n selects other seeds.
  */
 #include "tests/check.h"
 
@@ -215,8 +216,9 @@ TEST(clocks_that_ran_on_tie_two_timelines)
     }
 }
 
-/* A clock that jumped unnoticed during the gap is outvoted and counted. With two clocks the wrong
- * one cannot be identified. */
+/* A node's clock jumped unnoticed during the gap. It must not affect the link between the
+ * timelines, and must be counted as contradicting. With only two clocks, the wrong one cannot be
+ * identified. */
 TEST(a_clock_that_jumped_in_the_gap_is_outvoted)
 {
     uint64_t seed = rng_seed();

@@ -1,4 +1,5 @@
-/* The simulated runtime has the whole interface and answers wrong use as documented. */
+/* Tests that the simulated Neuron runtime exports every function of the real one, and that wrong
+ * calls return the documented errors. */
 #define NRT_ASYNC_ABI 0
 #include <dlfcn.h>
 
@@ -26,7 +27,7 @@ TEST(every_function_has_its_version)
         CHECK_ROW(names_3[i], found != NULL && dlsym(lib, names_3[i]) == found);
         CHECK_ROW(names_3[i], dlvsym(lib, names_3[i], NRTA2_VERSION) != found);
     }
-    CHECK(dlsym(lib, "mrd_simclock_parse") == NULL); /* nothing else leaks out */
+    CHECK(dlsym(lib, "mrd_simclock_parse") == NULL); /* internal functions are not exported */
     CHECK(dlsym(lib, "sim_emit") == NULL);
 }
 
@@ -319,7 +320,8 @@ set(const char *name, const char *value)
 
 TEST(cores_follow_the_environment)
 {
-    char node[32]; /* so that no other program of this machine has the same cores */
+    /* unique, so that no other program on this machine uses the same simulated cores */
+    char node[32];
 
     snprintf(node, sizeof(node), "abi.%ld", (long) getpid());
     setenv("SIMNRT_NODE", node, 1);

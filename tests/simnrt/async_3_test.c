@@ -1,5 +1,5 @@
-/* Explicit asynchronous execution in the interface of SDK 2.29, which has a pointer for the status,
- * a core, and three units. */
+/* Tests explicit asynchronous execution on the simulated runtime, by the interface of SDK 2.29. In
+ * this interface a request has a pointer for its status, a core, and one of three units. */
 #include <poll.h>
 #include <sys/eventfd.h>
 

@@ -1,5 +1,5 @@
-/* Explicit asynchronous execution: the interface until SDK 2.28. async_3_test.c covers the newer
- * one. */
+/* Tests explicit asynchronous execution on the simulated runtime, by the interface until SDK 2.28.
+ * async_3_test.c tests the newer interface. */
 #define NRT_ASYNC_ABI 2
 #include <poll.h>
 

@@ -1,4 +1,5 @@
-/* Collectives wait for all ranks, end together, and fail in the documented ways. */
+/* Tests that collectives on the simulated runtime wait for all ranks, end together, and fail in the
+ * documented ways. */
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <jansson.h>

@@ -1,4 +1,5 @@
-/* The files that the runtime writes: both layouts, every mode, after a failure, after signals. */
+/* Tests the files that the simulated runtime writes: both layouts, every mode, and what is written
+ * after a failure and after signals. */
 #include <dirent.h>
 #include <signal.h>
 #include <sys/stat.h>

@@ -1,4 +1,5 @@
-/* Rings, fetches and the contents of the events. */
+/* Tests the trace of the simulated runtime: its rings, fetching them, and the contents of the
+ * events. */
 #include <jansson.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -102,7 +103,7 @@ TEST(one_execution_tells_its_story)
     CHECK_INT(count(f.events, "nrt_execute", "stop"), 1);
     CHECK_INT(count(f.events, "nrt_tensor_free", "start"), 3);
     CHECK_INT(count(f.events, "dmem_buf_copyin", "stop"), 2);
-    /* the model was not loaded for collectives */
+    /* no collectives, because the model was not loaded for them */
     CHECK_INT(count(f.events, "cc_running", NULL), 0);
     /* A logical core of two physical cores: one execution has two pairs of events and a sync point
      * for each core. */

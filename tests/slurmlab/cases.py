@@ -1,4 +1,5 @@
-"""The cases of slurmlab.py, in the order in which they run: each leaves all nodes idle, all agents connected and no job."""
+"""The cases of slurmlab.py, in the order in which they run. Each case must end with all nodes idle,
+all agents connected and no jobs."""
 import json
 import os
 import re

@@ -81,8 +81,9 @@ TEST(extrapolation_widens_and_says_so)
     mrd_align_free(a);
 }
 
-/* Far from the last reading, the bound grows with the maximum rate of a clock and not faster,
- * because no clock drifts faster. A bound that allows rate changes by w comes close to this. */
+/* Far from the last reading, the bound must grow with the maximum rate of a clock and not faster,
+ * because no clock drifts faster. The bound that follows from rate changes by w reaches this growth
+ * after some time. */
 TEST(what_is_far_away_is_known_by_the_largest_rate)
 {
     mrd_align *a = two_epochs(0, 0);
@@ -99,7 +100,8 @@ TEST(what_is_far_away_is_known_by_the_largest_rate)
             REQUIRE(mrd_align_map(a, &c, (mrd_local_ns){ at }, &s, &b));
             CHECK((double) (b.hi.ns - at) - known <= most);
             CHECK((double) (b.lo.ns - at) - known >= -most);
-            if (away > 3600) { /* after 45 minutes of increasing or decreasing rate it is there */
+            /* After 45 minutes of a changing rate, the bound must have reached its largest width. */
+            if (away > 3600) {
                 CHECK((double) (b.hi.ns - at) - known >= 0.9 * most);
                 CHECK((double) (b.lo.ns - at) - known <= -0.9 * most);
             }
@@ -107,8 +109,8 @@ TEST(what_is_far_away_is_known_by_the_largest_rate)
     mrd_align_free(a);
 }
 
-/* A segment is shifted relative to the others. Its own times move by that amount. Across segments,
- * no later time becomes an earlier one, in either direction. */
+/* One segment of a table is shifted. Its session times must move by that amount. A later local time
+ * must still never get an earlier session time, across all segments. */
 TEST(order_holds_across_shifted_segments)
 {
     static const int64_t by[] = { 5 * MRD_SEC, -5 * MRD_SEC, 1, 0 };
@@ -190,8 +192,9 @@ TEST(cursor_never_changes_the_answer)
     mrd_align_free(a);
 }
 
-/* The grid differs from the table by at most 1 ns, keeps the order, and never has a smaller radius.
- * Readers that come from another position get the same. */
+/* The grid (align_grid.h) interpolates the table. Its times must differ from the table by at most 1
+ * ns and keep their order, and its error radius must not be smaller. The result must not depend on
+ * earlier reads. */
 TEST(grid_follows_the_table)
 {
     static const double jumps[] = { 0, 1e6, -1e6, 5e9, -5e9 };
@@ -296,8 +299,9 @@ drawn_table_free(drawn_table *d)
         mrd_align_free(d->alone[i]);
 }
 
-/* Within, before and after the evidence of a segment its own table answers. Between two segments
- * both do. */
+/* Checks one mapped time. Within the measured time of a segment, and before the first or after the
+ * last one, the result must be that of the segment alone. Between two segments it must agree with
+ * both. */
 static void
 check_place(const drawn_table *d, int64_t at, mrd_sess_ns got, const mrd_align_bound *b)
 {
@@ -332,8 +336,8 @@ by_time(const void *a, const void *b)
     return *x < *y ? -1 : *x > *y;
 }
 
-/* For any segments, later times are not mapped to earlier ones, each time is answered by the
- * segments around it, and the grid gives the same. */
+/* For random segments, a later local time must never get an earlier session time. Each result must
+ * come from the nearest segments, and the grid must give the same result. */
 TEST(drawn_tables_keep_order_and_bounds)
 {
     uint64_t x = test_seed();
@@ -504,7 +508,8 @@ TEST(changed_files_are_refused_or_whole)
     mrd_align_free(a);
 }
 
-/* The number of bins and the epoch of the first segment, written with the bytes that they need. */
+/* Tests the limits of two numbers in an alignment file: the number of bins and the epoch of the
+ * first segment. */
 TEST(counts_of_a_file_at_their_limits)
 {
     static const struct {
@@ -547,7 +552,7 @@ TEST(counts_of_a_file_at_their_limits)
     }
 }
 
-/* The values that a bin may have, on both sides of each limit. */
+/* A bin's members are accepted up to their limits, and refused beyond them. */
 TEST(bins_at_their_limits)
 {
     static const double far = 4503599627370496.0; /* 2^52 */
@@ -594,8 +599,9 @@ TEST(bins_at_their_limits)
     }
 }
 
-/* The evidence of a segment lies within a second of its first and last bin, and after the previous
- * segment. Every pair of ends near all limits is compared with the rule in the header. */
+/* The measured time of a segment must lie within a second of its first and last bin, and after the
+ * previous segment. Every pair of times near these limits is compared with the rule in the
+ * header. */
 TEST(extents_at_their_limits)
 {
     static const int64_t off[] = { -MRD_SEC - 1, -MRD_SEC, -1, 0, 1, MRD_SEC, MRD_SEC + 1 };
@@ -713,7 +719,7 @@ TEST(a_packet_cannot_arrive_before_it_was_sent)
 {
     enum { BOUND = 40 };
     static const struct {
-        int64_t early; /* how long it arrives before it was sent, by the true offset */
+        int64_t early; /* ns by which the packet arrives before it was sent, by the true offset */
         unsigned reversed, violations;
     } rows[] = { { -1, 0, 0 }, { 0, 0, 0 }, { 1, 1, 0 }, { BOUND, 1, 0 }, { BOUND + 1, 1, 1 } };
     mrd_align *a = mrd_align_constant("node", 1, 5000, -BOUND, BOUND);

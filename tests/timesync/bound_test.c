@@ -1,6 +1,6 @@
 /*
- * Properties of the bound: any trajectory that obeys the assumptions stays inside. MRD_SEED=n
- * selects other seeds, and a failure prints its seed.
+ * Tests the bound of a clock's offset (timesync/bound.h). Every clock that changes its rate by at
+ * most w must stay inside. MRD_SEED=n selects other seeds, and a failure prints its seed.
  */
 #include "tests/check.h"
 #include "tests/timesync/exact.h"
@@ -159,7 +159,9 @@ TEST(packets_only_narrow_and_their_order_is_irrelevant)
         bool ok;
 
         less = k;
-        for (size_t b = 0; b < less.bins; b++) /* removes the last packet of each bin */
+        /* `less` has the same packets without the last one of each bin, so its bound must not be
+         * narrower */
+        for (size_t b = 0; b < less.bins; b++)
             less.spans[b].n -= less.spans[b].n > 2;
         ok = mrd_bound_both(k.spans, k.bins, k.q, p.base, &o, all) &&
              mrd_bound_both(less.spans, less.bins, less.q, p.base, &o, fewer);
@@ -310,7 +312,8 @@ TEST(late_over_capacity_and_one_sided_are_counted)
     CHECK_INT(mrd_bound_counters(b).one_sided, 1);
     feed(b, 1, 0, 400, 400);
     CHECK_INT(mrd_bound_counters(b).late, 2);
-    for (int i = 0; i < 40; i++) { /* a millisecond apart: a rate could explain each of them */
+    /* The inequalities are a millisecond apart, so each could be the tightest at some rate. */
+    for (int i = 0; i < 40; i++) {
         int64_t t = 3 * MRD_BIN_NS + MRD_BIN_NS / 2 + i * MRD_MS;
 
         mrd_bound_add(b, &(mrd_ineq){ .t = t, .v = 300 + i });
@@ -393,7 +396,7 @@ TEST(at_a_constant_rate_the_bound_is_exact)
             }
             if (i + 1 == k.bins)
                 mrd_bound_flush(b);
-            else /* the next bin closes this one */
+            else /* the first packet of the next bin closes this bin */
                 continue;
             skipped = k.bins - s.n;
             for (size_t e = 0; e < s.n && ok; e++, live++) {
@@ -417,7 +420,7 @@ TEST(at_a_constant_rate_the_bound_is_exact)
     CHECK(trimmed * 1000 < live + open);
 }
 
-/* The solver drops inequalities that follow from another one. This does not change the result. */
+/* The solver drops inequalities that follow from another one. The bound must not change by this. */
 TEST(what_is_implied_adds_nothing)
 {
     uint64_t first = rng_seed(), implied = 0;
@@ -439,7 +442,8 @@ TEST(what_is_implied_adds_nothing)
             mrd_span *to = &twice.spans[twice.bins++];
 
             *to = (mrd_span){ k.spans[i].t0, twice.n, 2 * k.spans[i].n };
-            for (size_t j = 0; j < k.spans[i].n; j++) { /* each with a weaker one of its train */
+            /* Adds after each inequality a weaker one at the same time. */
+            for (size_t j = 0; j < k.spans[i].n; j++) {
                 mrd_ineq q = k.q[k.spans[i].first + j];
                 int64_t looser = (int64_t) rng_exp(&r, 3000);
 
@@ -501,10 +505,12 @@ sides_of_a_jump(int64_t before, int64_t behind, mrd_align_quality ret[2])
     mrd_align_free(align);
 }
 
-/* A short epoch at either side of a jump is suspect. A long one is trusted. */
+/* An epoch is a time without a jump of the clock. An epoch of less than MRD_FOLLOW_SUSPECT that a
+ * jump begins or ends has the quality "suspect", because the packets near a jump may be wrong. A
+ * longer epoch has the quality "good". */
 TEST(a_short_epoch_beside_a_jump_is_suspect)
 {
-    enum { SHORT = 20, LONG = 60 }; /* s; MRD_FOLLOW_SUSPECT is between */
+    enum { SHORT = 20, LONG = 60 }; /* seconds, below and above MRD_FOLLOW_SUSPECT */
     static const struct {
         int64_t before, behind;
         mrd_align_quality want[2];

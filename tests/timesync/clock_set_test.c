@@ -1,5 +1,6 @@
-/* The time server while its machine's wall clock is set. Stamps of earlier packets are not used, at
- * whatever time they are read. The socket and the waiting are replaced here. */
+/* Tests the time server while the wall clock of its machine is set. Kernel stamps of earlier
+ * packets must not be used, no matter when they are read. The test replaces the socket and the
+ * waiting. */
 #include <pthread.h>
 
 #include "aggregator/clock/timeserve.h"

@@ -58,8 +58,8 @@ TEST(text_names_every_epoch_and_the_assumptions)
     mrd_align_free(w);
 }
 
-/* The assumptions behind all bounds are printed once for any number of nodes. The maximum rate
- * change of each epoch is in its row. */
+/* The text states once, for any number of nodes, what the error bounds of all clocks assume. The
+ * row of each epoch (time without a jump of the clock) contains how much the rate may change. */
 TEST(assumptions_stand_once)
 {
     mrd_align *all[40];
@@ -83,14 +83,15 @@ TEST(assumptions_stand_once)
     CHECK(unaligned == 2);
     mrd_buf_fini(&buf);
     mrd_clock_text((const mrd_align *const *) all, 2, &buf);
-    CHECK(strstr(mrd_buf_cstr(&buf), "the bound holds if") == NULL); /* of none */
+    /* both clocks are unaligned, so there is no bound that could hold */
+    CHECK(strstr(mrd_buf_cstr(&buf), "the bound holds if") == NULL);
     mrd_buf_fini(&buf);
     for (size_t i = 0; i < MRD_COUNT(all); i++)
         mrd_align_free(all[i]);
 }
 
-/* For bins of any width the row has half of the median and of the 99th percentile, as in the
- * summary and as counted here. */
+/* A row of the clock table must state half of the median and of the 99th percentile of the widths
+ * of the bound. Both are compared with the summary and with a count of this test. */
 TEST(widths_are_halves)
 {
     enum { BINS = 200 };
@@ -198,7 +199,7 @@ TEST(a_point_of_many_bins_has_their_extremes)
         free(drawn[k]);
 }
 
-/* ---- The plot read by its axes ---- */
+/* ---- Checks of the plot's points: pixels are converted to values by the plot's axes ---- */
 
 /* The scale of an axis of a panel (one chart of the drawing): value = at0 + per * pixel. */
 typedef struct {

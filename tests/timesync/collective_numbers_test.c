@@ -1,6 +1,10 @@
 /*
- * Tests sequence numbers that may begin again in each recording. Ranks of a regular job begin to
- * record at different steps. If their numbers count from the begin of each recording, equal numbers belong to different collectives. The ends of these agree nearly as well as the ends of one collective. No false bound may be stated then. Where intervals do not vary, nothing distinguishes jobs with continued numbers, so these are aligned in part only. Lasting numbers are believed.
+ * Tests the alignment of clocks by collectives whose sequence numbers may begin again in each
+ * recording. The ranks of a regular job begin to record at different steps. If a rank counts from
+ * the begin of its recording, equal numbers belong to different collectives. Their ends agree
+ * nearly as well as the ends of one collective, but no false bound may be stated. If the intervals
+ * do not vary, jobs with continued numbers look the same, so only some of these must be aligned.
+ * Numbers that are marked as lasting must be used.
  */
 #include "tests/check.h"
 #include "tests/timesync/rng.h"
@@ -18,7 +22,7 @@ typedef struct {
     double period, jitter, scatter, wait; /* ns */
     bool scheduled; /* steps begin at multiples of the period, and do not delay later steps */
     bool continued; /* numbers count through the whole job */
-    bool lasting;   /* the numbers are known to continue */
+    bool lasting;   /* the solver is told that the numbers do not restart */
     double stalls;  /* share of steps that are delayed */
     double offset[RANKS], ppm[RANKS];
     int from[RANKS], to[RANKS]; /* recorded steps of each rank */
@@ -230,7 +234,8 @@ TEST(numbers_that_begin_again_state_nothing_false)
     }
 }
 
-/* The single intervals of these jobs vary too little to decide, but their sums do. */
+/* The single intervals of these jobs vary too little to show which collectives belong together, but
+ * sums of several intervals show it. */
 TEST(sums_of_intervals_decide)
 {
     static const uint64_t seeds[] = { 7, 17, 23, 28, 44 };

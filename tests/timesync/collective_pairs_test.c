@@ -1,7 +1,7 @@
-/* Which collectives belong together. Jobs have regular or irregular intervals. One process may lack
- * the first collective and the others the last, so that all counts are equal and all pairs are
- * wrong by one. An accepted pairing must be true, decidable jobs must be accepted, and all others
- * refused. */
+/* Tests which collectives of different processes are matched. Jobs have regular or irregular
+ * intervals. One process may lack the first collective and the others the last, so that a match by
+ * count is wrong by one. An accepted match must be true. Jobs that can be decided must be accepted,
+ * and all others refused. */
 #include "tests/check.h"
 #include "tests/timesync/rng.h"
 
@@ -11,7 +11,8 @@
 
 enum { RANKS = 4, ENDS = 40 };
 
-/* how a collective compares with the others */
+/* Whether operation and size distinguish collectives: all are equal, they repeat in a cycle, or each
+ * is unique. */
 typedef enum { ALIKE, CYCLE, DISTINCT, KINDS } kinds;
 
 typedef struct {
@@ -108,7 +109,8 @@ solve(const job *j, bool *ret_true, mrd_why *why)
     return err;
 }
 
-/* Returns the number of matching positions in a refusal, or 0 for another refusal. */
+/* Returns the number of matching positions that the message of a refusal states. 0 means another
+ * reason. */
 static int
 places_of(const mrd_why *why)
 {
@@ -145,13 +147,15 @@ TEST(pairs_are_true_or_refused)
                      j.leave_out ? " leave out" : "", (int) j.kind);
             err = solve(&j, &is_right, &why);
             CHECK_ROW(row, err == MRD_OK ? is_right : err == MRD_CLOCK && why.text[0] != '\0');
-            /* Numbers, unique kinds, irregular intervals and clocks are each sufficient. */
+            /* Each of these is sufficient to match the collectives: sequence numbers, unique
+             * operations, irregular intervals, and trusted clocks. */
             told = j.numbered || j.kind == DISTINCT || !j.regular || j.trust > 0;
             if (told && (!j.shifted || j.leave_out))
                 CHECK_ROW(row, err == MRD_OK);
             if (j.regular && j.shifted && !told && j.kind == ALIKE)
                 CHECK_ROW(row, err == MRD_CLOCK);
-            if (!told && (!j.shifted || j.kind == ALIKE)) { /* otherwise the kinds differ at once */
+            /* otherwise the operations differ from the first collective on */
+            if (!told && (!j.shifted || j.kind == ALIKE)) {
                 int places = places_of(&why);
 
                 CHECK_ROW(row, err == MRD_CLOCK);
@@ -165,8 +169,9 @@ TEST(pairs_are_true_or_refused)
     CHECK(ambiguous == 180 && accepted > 1000);
 }
 
-/* A missing collective in the middle looks like a clock that was set by one interval, so this is
- * refused. A clock set by another amount, or collectives with numbers, are followed. */
+/* A missing collective in the middle of a process looks like a clock that was set by one interval,
+ * so the job must be refused. If the clock was set by another amount, or if the collectives have
+ * numbers, the job must be aligned. */
 TEST(a_hole_is_no_step)
 {
     const uint64_t first = rng_seed();

@@ -21,7 +21,7 @@ static const char *const family_names[] = { "windows",  "lost",   "doubled",
 typedef struct {
     double offset[RANKS], ppm[RANKS];
     bool bad[RANKS];
-    int ranks; /* with observations */
+    int ranks; /* number of ranks that have observations */
     mrd_coll_obs obs[2 * RANKS * STEPS];
     size_t n;
 } job;
@@ -55,7 +55,8 @@ observe(job *j, int rank, int op, double begin, double end, bool doubtful)
                                      .end = { shown(j, rank, end) } };
 }
 
-/* Draws the begins of ranks [from, to) and returns the last. */
+/* Draws the times at which the ranks `from` to `to` - 1 begin a collective. Returns the latest of
+ * them. */
 static double
 draw_begins(rng *r, double at, double early, int from, int to, double *begins)
 {
@@ -96,8 +97,10 @@ draw_spoiled(rng *r, job *j, family f)
     }
 }
 
-/* Members of a doubtful group: all ranks meet, or there are two halves. The second half is later by
- * a constant time, or also copies the begins of the first half, or is a job of its own. */
+/* The ranks of a group whose members the data do not list. In ONE_GROUP, all ranks meet. Otherwise
+ * there are two groups of 4 ranks with the same name. The second group is later by a constant time
+ * (LATER), or also copies the begins of the first group (IN_STEP), or belongs to another job
+ * (TWO_JOBS). */
 typedef enum { ONE_GROUP, LATER, IN_STEP, TWO_JOBS } doubt;
 
 /* `tail` is the share of ends at which only one rank is late, as after an interrupt. */
@@ -128,7 +131,8 @@ draw_doubtful(rng *r, job *j, doubt of, double tail)
     }
 }
 
-/* Counts the aligned processes, and the processes with a bound that excludes the truth. */
+/* Counts the aligned processes, and the processes with an error bound that does not contain the
+ * true time. */
 static void
 judge(const job *j, const mrd_coll_solution *s, size_t *ret_aligned, size_t *ret_false)
 {
@@ -219,8 +223,8 @@ TEST(groups_that_may_be_two_are_tested)
     CHECK(told > SEEDS);
 }
 
-/* Two groups of two ranks, of which one rank fits nowhere. The other rank of its group fits the
- * first group, later by a constant time. */
+/* Two groups of two ranks have the same name. Rank 2 has random ends and fits no group. Rank 3 fits
+ * the first group, but later by a constant time. Both must be left out. */
 TEST(a_rank_that_remains_of_a_second_group_is_left_out)
 {
     const uint64_t first = rng_seed();
@@ -240,7 +244,7 @@ TEST(a_rank_that_remains_of_a_second_group_is_left_out)
             at += rng_between(&r, 40e6, 60e6);
             leave = draw_begins(&r, at, 1e6, 0, 2, begins) + 40e3;
             draw_begins(&r, leave - 40e3 + lag, 1e6, 2, 4, begins);
-            begins[2 + i % 2] = leave - 40e3 + lag; /* enters last */
+            begins[2 + i % 2] = leave - 40e3 + lag; /* this rank enters last */
             for (int p = 0; p < j.ranks; p++)
                 observe(&j, p, i % 3, begins[p],
                         leave + (p >= 2 ? lag : 0) + rng_between(&r, 0, p == 2 ? 3e6 : 4e3), true);
@@ -250,7 +254,9 @@ TEST(a_rank_that_remains_of_a_second_group_is_left_out)
     }
 }
 
-/* Numbers decide where intervals are equal. Numbers that occur twice are not believed. */
+/* All collectives have equal distances in time, so their ends alone do not show which of them
+ * belong together. The sequence numbers (`seq`) of the collectives then decide. If numbers occur
+ * twice in a process, they are not used. */
 TEST(numbers_decide_if_they_are_unique)
 {
     size_t aligned, wrong;
@@ -268,7 +274,8 @@ TEST(numbers_decide_if_they_are_unique)
                 if (i < p || i > STEPS - RANKS + p)
                     continue;
                 observe(&j, p, 1, at - 50e3 - rng_unit(&r) * 1e6, at + rng_unit(&r) * 5e3, false);
-                /* numbers are unique, or all equal, or one process has a number twice */
+                /* 1: all collectives have the same number. 2: process 3 has the number 8 twice. Else
+                 * the numbers are unique. */
                 j.obs[j.n - 1].seq = what == 1 ? 9 : what == 2 && p == 3 && i == 9 ? 8 : i;
                 j.obs[j.n - 1].lasting = true;
             }
@@ -279,16 +286,17 @@ TEST(numbers_decide_if_they_are_unique)
     }
 }
 
-/* A group may be destroyed and created again under its old name. Its numbers then begin again. If
- * all ranks recorded both groups, their order decides. Ranks that recorded only one group may be
- * left out. */
+/* A group of ranks may be destroyed and created again under its old name. The sequence numbers of
+ * its collectives then begin again. If all ranks recorded both groups, their order decides. Ranks
+ * that recorded only one group may be left out. */
 TEST(a_group_may_be_created_again)
 {
     const uint64_t first = rng_seed();
     static job j;
 
     for (uint64_t seed = first; seed < first + SEEDS; seed++) {
-        for (int only = 0; only <= RANKS / 2; only++) { /* number of ranks that recorded only one */
+        /* number of ranks that recorded only one of the two groups */
+        for (int only = 0; only <= RANKS / 2; only++) {
             rng r = rng_new(seed);
             double at = 0, begins[RANKS];
             size_t aligned, wrong;
@@ -318,8 +326,9 @@ TEST(a_group_may_be_created_again)
     }
 }
 
-/* Numbers may begin again in each recording. Here two recordings do not overlap, so no numbers
- * belong together, and only the ends can show it. */
+/* Sequence numbers of collectives may begin again in each recording. Here two recordings do not
+ * overlap in time, so equal numbers belong to different collectives. Only the ends of the
+ * collectives can show this. The processes must then not be aligned. */
 TEST(numbers_are_not_believed_where_ends_scatter)
 {
     const uint64_t first = rng_seed();

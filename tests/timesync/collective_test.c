@@ -1,6 +1,7 @@
 /*
- * Collectives as clocks. Synthetic data resembles a real eight-rank training step: ends within 1 to
- * 7 us, starts up to 7.6 ms apart. The test adds offsets and drifts.
+ * Tests the alignment of clocks by collectives. The synthetic data resembles a step of a real
+ * training with eight ranks, in which the ends of a collective are within 1 to 7 us and the starts
+ * up to 7.6 ms apart. The test adds offsets and drifts of the clocks.
  */
 #include "tests/check.h"
 #include "tests/timesync/rng.h"
@@ -13,7 +14,8 @@
 #define STEPS 64
 
 typedef struct {
-    int64_t offset[RANKS]; /* session - local at session zero */
+    /* for each rank: session time minus the rank's own time at the begin of the session, in ns */
+    int64_t offset[RANKS];
     double ppm[RANKS];
     int64_t zero;
     mrd_coll_obs obs[RANKS * STEPS];
@@ -274,7 +276,7 @@ TEST(nothing_is_matched_across_a_gap)
     mrd_why why;
     size_t n;
 
-    for (size_t i = 0; i < j.n;) { /* numbers 10 and 11 (from 0) of rank 2 are lost */
+    for (size_t i = 0; i < j.n;) { /* removes the collectives 10 and 11 (from 0) of rank 2 */
         size_t step = i / RANKS;
 
         if (j.obs[i].process == 2 && (step == 11 || step == 10) &&

@@ -1,9 +1,9 @@
 /*
- * Compares collectives with the truth. A generator makes jobs with clocks that have offsets,
- * drifts, steps, slews and wander. Collectives are missing, sampled, late, not synchronising, or of
- * two communicators under one name. Every answer must be right: each time within its bound, and no
- * rank wrongly proven late. Refusing is allowed, but honest jobs must be aligned and real lateness
- * proven.
+ * Tests the alignment of clocks by collectives in generated jobs with known true times. The clocks
+ * have offsets, drifts, steps, slews and wander. Collectives are missing, sampled, late, not
+ * synchronising, or of two communicators under one name. Each stated time must be within its bound,
+ * and no rank may be wrongly proven late. A job may be refused, but jobs without such faults must
+ * be aligned, and real lateness must be proven.
  */
 #include "base/obj.h"
 #include "tests/check.h"
@@ -40,7 +40,7 @@ typedef struct {
 typedef struct {
     const char *what;
     int ranks, steps;
-    int slots; /* of the span, for one step or slew each */
+    int slots; /* the time is divided into slots; a clock is set or slewed at most once in a slot */
     bool taken[STEPS];
     double span;
     clk clocks[RANKS];
@@ -154,7 +154,8 @@ observe(job *j, int i, int rank, uint64_t group, uint32_t members, uint64_t op)
 
 typedef struct {
     double period, jitter, latency, scatter, early, tail;
-    bool loose; /* some ranks leave when they are done, not when all have entered */
+    /* some ranks leave a collective when their own part is done, before all ranks have entered */
+    bool loose;
 } pace;
 
 static void
@@ -192,7 +193,7 @@ lose(rng *r, job *j)
     int b = (int) rng_between(r, 0, j->ranks), n = 1 + (int) rng_between(r, 0, 3), gone = 0;
 
     for (int i = 0; i < n; i++) {
-        if (how == 0) { /* recorded at different times with equal lengths */
+        if (how == 0) { /* the ranks record at different times with equal lengths */
             j->visits[i][a].there = a == b;
             j->visits[j->steps - 1 - i][b].there = a == b;
         } else { /* in the middle */
@@ -226,7 +227,8 @@ is_sparse(rng *r, job *j, pace *p)
     return links > 1;
 }
 
-/* Ranks that leave up to several milliseconds apart, as collectives between CPUs do. */
+/* Lets the ranks leave a collective up to several milliseconds apart, as in collectives between
+ * CPUs. */
 static void
 leave_roughly(rng *r, pace *p)
 {
@@ -414,7 +416,7 @@ judge(const job *j, const mrd_coll_solution *s, tally *sum)
         mrd_align_free(tables[k]);
 }
 
-/* Returns true if every statement about this job is right. */
+/* Aligns the clocks of a drawn job. Returns true if all stated bounds contain the true times. */
 static bool
 run_job(uint64_t seed, kind of, double late_ends, tally *sum, mrd_why *why)
 {

@@ -1,4 +1,5 @@
-/* Converts stamps of a wall clock back to RAW, at its rate and across settings of that clock. */
+/* Tests the conversion of a wall clock's time stamps to RAW, with the rate of the wall clock and if
+ * the wall clock was set. */
 #include "timesync/cross_table.h"
 
 #include "base/num.h"
@@ -145,7 +146,8 @@ TEST(set_back_it_shows_some_times_twice)
 {
     static const struct {
         mrd_dur_ns step;
-        bool decided; /* far from the step, for both sides */
+        /* true if the step is so far away that it is certain which side of it a time belongs to */
+        bool decided;
     } rows[] = { { -500 * MRD_MS, true }, { -2 * MRD_SEC, false },  { -30 * MRD_SEC, false },
                  { -90 * MRD_SEC, true }, { -150 * MRD_SEC, true }, { -3600 * MRD_SEC, true } };
     const int64_t at = 200 * MRD_SEC + 4321 * MRD_MS, end = 400 * MRD_SEC, sealed = 500 * MRD_MS;
@@ -203,7 +205,8 @@ TEST(a_devices_time_is_of_the_era_of_its_sync_point)
             CHECK(llabs(p.raw.ns - raw) < MRD_US);
             CHECK_INT(mrd_cross_table_span(&t, p.era, other, length, off), length);
             p = mrd_cross_table_find(&t, WALL + raw, off, at + 300 * MRD_MS);
-            CHECK(llabs(p.raw.ns - raw) < MRD_US); /* that of an earlier sync point */
+            CHECK(llabs(p.raw.ns - raw) <
+                  MRD_US); /* found by the offset of an earlier sync point */
             mrd_cross_table_fini(&t);
         }
     }

@@ -33,7 +33,8 @@ corners(const half_plane *h, size_t n, double rate_max, double at, double slack)
     for (size_t i = 0; i < n; i++) {
         double vi = h[i].v + (h[i].lower ? -slack : slack);
 
-        for (size_t j = 0; j < n + 2; j++) { /* the last two: the limits of the rate */
+        /* the last two values of j stand for the limits of the rate, not for an inequality */
+        for (size_t j = 0; j < n + 2; j++) {
             double rate = j == n ? rate_max : -rate_max, x;
             bool fits = true;
 

@@ -1,6 +1,7 @@
 /*
- * Operations on feasible sets, compared with brute-force sampling. Every failing case prints its
- * seed, and MRD_SEED=n repeats it.
+ * Tests operations on feasible sets (the offsets and rates of a clock that its packets allow). The
+ * results are compared with those for random points. Every failing case prints its seed, and
+ * MRD_SEED=n repeats it.
  */
 #include "tests/check.h"
 #include "tests/timesync/rng.h"
@@ -102,7 +103,8 @@ TEST(advance_holds_every_allowed_motion)
         ok = convex(&q);
         for (int i = 0; i < 40 && ok; i++) {
             mrd_vertex s = sample(&r, &p);
-            /* bang-bang: +w for a share of the time, -w for the rest, in either order */
+            /* the extreme change of a clock: its rate changes by +w for a share of the time and by
+             * -w for the rest, in either order */
             double f = rng_unit(&r), u = (rng_unit(&r) < 0.5 ? -1 : 1) * w * (dt < 0 ? -1 : 1);
             double t1 = fabs(dt) * f, t2 = fabs(dt) - t1, sign = dt < 0 ? -1 : 1;
             double y1 = s.y + u * t1, y2 = y1 - u * t2;

@@ -1,6 +1,7 @@
 /*
- * The estimate of a clock while its packets arrive, compared with the exact set for a clock of
- * constant rate. The live estimate uses all packets until now, and is not narrower than they allow.
+ * Tests the live estimate of a clock, which is updated while its packets arrive. It is compared
+ * with the exact set of offsets and rates that the packets allow for a clock of constant rate. The
+ * bound must use all packets until now, and must not be narrower than they allow.
  */
 #include "tests/check.h"
 #include "tests/timesync/exact.h"

@@ -1,5 +1,6 @@
-/* Each allocation fails in turn. Either an error is reported, or the output is the same as without
- * failures. Nothing is leaked (the sanitizers check), and missing objects are not read. */
+/* Tests timesync with one failing memory allocation, each of them in turn. Either an error is
+ * reported, or the output is the same as without failures. Sanitizers check that no memory is
+ * leaked or wrongly read. */
 #include "tests/check.h"
 #include "tests/memory.h"
 #include "tests/timesync/scenes.h"
@@ -11,10 +12,9 @@ typedef struct {
     mrd_err (*run)(int which, mrd_buf *to);
     int which;
     uint64_t told; /* number of failed allocations that were reported as an error */
-    uint64_t
-        /* among the others, allocations that change the output without an error: mostly wider
-         * bounds (mrd_bound_both) */
-        other;
+    /* number of failed allocations that caused no error, but changed the output; mostly the bounds
+     * become wider (mrd_bound_both) */
+    uint64_t other;
 } row;
 
 static mrd_err

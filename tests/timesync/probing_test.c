@@ -1,6 +1,7 @@
 /*
- * The probe client and the time server over the loopback interface, with real packets and stamps.
- * Both ends use one clock, so the true offset is a constant that the test chose.
+ * Tests the probe client and the time server over the loopback interface, with real packets and
+ * time stamps. Both ends use the same clock, so the true offset is a constant that the test
+ * chooses.
  */
 #include "tests/check.h"
 #include "tests/wait.h"
@@ -19,7 +20,7 @@ static const uint8_t key[MRD_PROBE_KEY_LEN] = { 5, 6, 7 };
 static int64_t
 bend(void *self, int64_t raw)
 {
-    return raw + *(int64_t *) self; /* this node's clock is ahead by that */
+    return raw + *(int64_t *) self; /* *self is how far the node's clock is ahead, in ns */
 }
 
 static mrd_timeserve *
@@ -87,7 +88,9 @@ TEST(a_burst_gives_true_inequalities)
     REQUIRE(mrd_timeserve_agent(s, 7, key) == MRD_OK);
     REQUIRE(mrd_timeprobe_open(&o, &c, &why) == MRD_OK);
     n = collect(c, s, p, 600);
-    CHECK(n >= 100); /* a slow machine, or a daemon that slews the wall clock, may cost some */
+    /* 600 probes were requested. A slow machine, or a daemon that slews the wall clock, may make
+     * some of them unusable. */
+    CHECK(n >= 100);
     for (size_t i = 0; i < n; i++) {
         mrd_ineq q[2];
         size_t k = mrd_probe_ineqs(&p[i], q);
@@ -98,7 +101,7 @@ TEST(a_burst_gives_true_inequalities)
             p[i].source_up == MRD_STAMP_UDP_KERNEL && p[i].source_down == MRD_STAMP_UDP_KERNEL;
     }
     printf("%zu of %zu probes with kernel stamps at both ends\n", kernel, n);
-    /* the first packet may have none, because the kernel enables stamping lazily */
+    /* the first packet may have no kernel stamp, because the kernel enables stamping lazily */
     CHECK(kernel > 0);
     CHECK_INT(mrd_timeserve_counters(s).forged, 0);
     CHECK_INT(mrd_timeserve_counters(s).malformed, 0);
@@ -153,7 +156,8 @@ TEST(warm_up_packets_are_only_for_the_path)
     }
 }
 
-/* Without kernel stamps, stamps from user space are valid in both directions and labelled as such. */
+/* Without kernel stamps, stamps from user space are valid in both directions and labelled as
+ * such. */
 TEST(without_kernel_stamps_both_directions_still_hold)
 {
     static const struct {

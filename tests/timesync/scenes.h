@@ -18,7 +18,7 @@
 #include <string.h>
 
 #define SCENE_US  1000LL
-#define SCENE_MAX 1024 /* probes */
+#define SCENE_MAX 1024 /* maximum number of probes */
 
 static int64_t
 scene_draw(rng *r, int64_t most) /* 0 to most - 1 */
@@ -167,18 +167,21 @@ say_report(mrd_buf *to, const mrd_follow_report *r)
 
 typedef struct {
     const char *name;
-    int64_t seconds, every; /* of the recording; between two pairs, ns */
-    int64_t rate, bend;     /* in ppb, and its change in ppb/s, which reverses every 20 s */
-    int64_t step_at, step;  /* s, ns: the clock is set */
-    int64_t lie_at, lie;    /* s, ns: one pair is wrong by that */
-    int64_t down_more;      /* ns: the backward path is longer */
-    int64_t silent[2];      /* s: no packets between */
+    /* duration of the recording in s, and time between two pairs of probes in ns */
+    int64_t seconds, every;
+    /* rate error of the node's clock in ppb, and how it changes in ppb/s. The change reverses its
+     * sign every 20 s. */
+    int64_t rate, bend;
+    int64_t step_at, step; /* the clock jumps at step_at (s) by `step` (ns) */
+    int64_t lie_at, lie;   /* the times of the pair at lie_at (s) are wrong by `lie` (ns) */
+    int64_t down_more;     /* how many ns answers travel longer than requests */
+    int64_t silent[2];     /* no packets are sent between these two times (s) */
     mrd_epoch_break breaks[2];
     size_t n_breaks;
 } scene;
 
 #define SCENE_BEGIN (500 * MRD_SEC)
-/* Between two of the node's times, in ms. */
+/* Breaks the node's clock, for example by a suspend, between two times in ms after SCENE_BEGIN. */
 #define SCENE_BREAK(why, from, to, keep, by)                                                       \
     {                                                                                              \
         .cause = (why), .after = { SCENE_BEGIN + (from) *MRD_MS },                                 \
@@ -236,12 +239,13 @@ static const scene scenes[] = {
 };
 
 static int64_t
-scene_offset(const scene *s, int64_t at) /* at: ns since the begin */
+scene_offset(const scene *s, int64_t at) /* `at` is in ns since the begin */
 {
     int64_t ms = at / MRD_MS, x = 9 * MRD_SEC + s->rate * ms / 1000;
     int64_t turn = ms % 40000, up = turn < 20000 ? turn : 40000 - turn;
 
-    x += s->bend * (up / 100) * (up / 100) / 200 / 1000; /* ppb/s over s^2 / 2, about */
+    /* the offset from the change of rate: about bend * t^2 / 2 */
+    x += s->bend * (up / 100) * (up / 100) / 200 / 1000;
     return x + (s->step_at > 0 && at >= s->step_at * MRD_SEC ? s->step : 0);
 }
 
@@ -390,14 +394,14 @@ typedef struct {
     const char *name;
     int collectives;
     int64_t every; /* ns */
-    int64_t rate;  /* ppb, of rank 3; less for others */
-    int step_at;   /* the collective at which the clock of rank 2 is set; 0 for none */
+    int64_t rate;  /* rate error of rank 3's clock in ppb; the other clocks have smaller ones */
+    int step_at;   /* number of the collective at which rank 2's clock is set; 0 for none */
     int64_t step, scatter;
     bool chained, numbered, not_all,
         gap; /* ranks meet only their neighbours, observations have numbers, and rank 1 lost some */
     bool shuffled;
     int64_t before; /* ns by which a collective may begin before others with lower numbers */
-    int missing;    /* the collective that rank 4 lacks; 0 for none */
+    int missing;    /* number of the collective that rank 4 did not record; 0 for none */
 } meeting_scene;
 
 static const meeting_scene meeting_scenes[] = {
@@ -566,7 +570,7 @@ scene_meetings(const meeting_scene *s, mrd_buf *to)
         tables[p] = mrd_coll_align(&sol, p, "process");
         if (tables[p] == NULL && sol.process[p].aligned)
             err = MRD_NOMEM;
-        if (p == 1 && tables[p] != NULL) /* a clock with a large error */
+        if (p == 1 && tables[p] != NULL) /* gives process 1 a clock with a large error */
             mrd_align_shift(tables[p], 0, 1, 5 * MRD_MS);
     }
     mrd_coll_check_run(m, (const mrd_align *const *) tables, &check);

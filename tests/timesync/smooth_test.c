@@ -33,7 +33,8 @@ TEST(the_narrowest_of_the_last_minute_counts)
             bins[i].range.lo = 1000 - half;
             bins[i].range.hi = 1000 + half;
             mrd_smooth_add(&s, &bins[i], 200);
-            /* Includes its own bin and the bins of the last minute, up to the limit. */
+            /* `h` must be half the narrowest width of this bin and the bins of the last minute, of
+             * which at most MRD_SMOOTH_MINUTE are kept. */
             for (size_t k = i < MRD_SMOOTH_MINUTE ? 0 : i - MRD_SMOOTH_MINUTE; k <= i; k++)
                 if (at - bins[k].t0 <= 60 * MRD_SEC)
                     want = fmin(want, (bins[k].range.hi - bins[k].range.lo) / 2);
@@ -69,7 +70,7 @@ TEST(the_bend_of_an_estimate)
     CHECK(mrd_smooth_bend(bins, est, 2) == 0);
 }
 
-/* ---- As one system of equations ---- */
+/* ---- Comparison of the smoother with a solution of all bins as one system of equations ---- */
 
 enum { STATES = 12, UNKNOWN = 2 * STATES };
 
@@ -288,7 +289,7 @@ TEST(live_estimates_are_those_of_least_squares_so_far)
     }
 }
 
-/* Returns half of the width below which one of twenty bins is. */
+/* The result must be half of the width that 5 % of the bins fall below. */
 TEST(half_of_the_narrow_ones)
 {
     for (size_t n = 1; n < 100; n += 3) {

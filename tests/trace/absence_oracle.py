@@ -1,5 +1,6 @@
-"""Drawn jobs whose last collective stays open, with a known cause: who is named? Prints for each kind how many answers are right, silent and wrong.
-Usage: absence_oracle.py JOBS; MRD_SEED=n repeats one job of each kind, MRD_SEED="n kind" one job."""
+"""Generates jobs whose last collective stays open for a known cause, and checks whom the report
+names. Prints for each kind of job how many answers are right, absent and wrong. Usage:
+absence_oracle.py JOBS; MRD_SEED=n repeats one job of each kind, MRD_SEED="n kind" one job."""
 import collections
 import concurrent.futures
 import json

@@ -433,8 +433,10 @@ TEST(executions_name_the_device_profile_of_their_call)
     add_call(&p, 0, 200000, 1, NULL);
     add_call(&p, 300000, 200000, 2, name);
     add_call(&p, 600000, 200000, 3, "1/b.ntff");
-    add_call(&p, 900000, 2 * SLACK, 4, "1/short.ntff"); /* too short to prove its arrow */
-    add_call(&p, 1200000, 200000, 2, NULL);             /* the arrow of an old call is reused */
+    /* the call is too short to prove that its arrow leads to the execution */
+    add_call(&p, 900000, 2 * SLACK, 4, "1/short.ntff");
+    /* a new call without a file name, which reuses the arrow id of an old call */
+    add_call(&p, 1200000, 200000, 2, NULL);
     /* an execution with the call's arrow, but after the end of the call */
     add_flow(&p, add_span(p.device[0], "nc_exec_running", p.cat, 1900000, 1910000), 3,
              MRD_FLOW_END);

@@ -12,7 +12,7 @@ typedef struct {
     mrd_sid name;
     mrd_calls *calls;
     mrd_event given[1024];
-    size_t n, fail_at; /* number of the call that fails, from 1; 0 for none */
+    size_t n, fail_at; /* number of events; number of the call of take() that fails, 0 for none */
 } world;
 
 static mrd_err
@@ -73,7 +73,7 @@ add(world *w, mrd_track_id track, int64_t from, int64_t dur)
 TEST(the_slack_is_as_documented)
 {
     static const struct {
-        int64_t apart; /* from the end of the first to the begin of the second */
+        int64_t apart; /* ns from the end of the first span to the begin of the second */
         uint64_t twice;
     } rows[] = {
         { -100, 1 },
@@ -131,8 +131,8 @@ TEST(an_error_of_the_receiver_comes_back)
         for (int i = 0; i < N && errors == 0; i++) {
             int64_t at = AT + i * 3 * (int64_t) MRD_CALLS_SLACK;
 
-            /* Adds calls of one source, which are passed on when the next one arrives, calls of
-             * both sources, and other events. */
+            /* Adds calls that only the hook recorded, calls that hook and runtime recorded, and
+             * other events. A call is passed on when the next call arrives. */
             errors += add(w, w->hook, at, 100) == MRD_IO;
             if (i % 3 == 0 && errors == 0)
                 errors += add(w, w->runtime, at + 10, 80) == MRD_IO;
@@ -145,7 +145,7 @@ TEST(an_error_of_the_receiver_comes_back)
         calls = fail_at == 0 ? w->n : calls;
         world_free(w);
     }
-    CHECK_INT(calls, N + N / 4); /* every call once, and the other events */
+    CHECK_INT(calls, N + N / 4); /* every call is passed on once, and so are the other events */
 }
 
 TEST_MAIN()

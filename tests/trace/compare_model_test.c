@@ -74,7 +74,7 @@ draw_drift(double *v, size_t n, double mean)
         v[i] = mean + 5 * (double) i / (double) n + 2 * normal();
 }
 
-/* ---- The same computed from the description ---- */
+/* ---- A second implementation of mrd_compare, written from the description in compare.h ---- */
 
 /* With t = sqrt(df) tan(a) the density is cos(a)^(df - 1). With a = pi/2 - u^2 it is smooth up to
  * the end. */
@@ -194,7 +194,7 @@ warmup_of(const double *v, size_t n)
         return 0;
     sorted(v + half, m, later);
     for (size_t i = 0; i < half; i++) {
-        size_t below = 0; /* values of the later half below this value, without the last */
+        size_t below = 0; /* number of values of the later half that are below v[i] */
 
         for (size_t k = 0; k < m; k++)
             below += later[k] < v[i];

@@ -387,10 +387,10 @@ TEST(too_few_values_say_nothing)
     CHECK(c.p == 1 && isinf(mrd_compare_half(&c, 0.99)));
     CHECK_INT(mrd_compare(&none, 1, &b, 1, &c), MRD_OK);
     CHECK(c.p == 1);
-    a.n = MRD_COMPARE_RUN - 1; /* in two parts, but with one value */
+    a.n = MRD_COMPARE_RUN - 1; /* the runs have too few values */
     CHECK_INT(mrd_compare((mrd_compare_run[]){ a, a }, 2, &b, 1, &c), MRD_OK);
     CHECK(c.p == 1 && isinf(mrd_compare_half(&c, 0.99)));
-    a.n = b.n = 5; /* without spread */
+    a.n = b.n = 5; /* all values are equal */
     a.v = v + 4;
     CHECK_INT(mrd_compare(&a, 1, &b, 1, &c), MRD_OK);
     CHECK(c.p == 1 && c.change == 0);

@@ -12,9 +12,9 @@
 typedef struct {
     const char *id;
     int cover_us;       /* length of a kernel whose span covers other kernels; 0 for none */
-    int cover_stream;   /* its stream; the other kernels run on stream 7 */
-    const char *cover;  /* its name */
-    int launch_us;      /* from launch to kernel; negative if the kernel begins first */
+    int cover_stream;   /* stream of this kernel; the other kernels run on stream 7 */
+    const char *cover;  /* name of this kernel */
+    int launch_us;      /* time from launch to kernel; negative if the kernel begins first */
     int graphs, lost;   /* launches of graphs, and how many of them have no kernels */
     int late_graphs;    /* launches of graphs after the last kernel, without kernels */
     int steps, emptied; /* steps on the device, and how many of them have no kernels */

@@ -12,12 +12,12 @@
 #include "tests/trace/profile.h"
 
 #define CORES  4
-#define EXECS  800 /* of a core */
+#define EXECS  800 /* executions of each logical core */
 #define EVENTS (CORES * EXECS * 4)
 
 typedef struct {
     int64_t from[2], length[2];
-    bool has[2], pair; /* pair: the second half is in time */
+    bool has[2], pair; /* pair: both halves exist, and the second begins within MRD_PAIR_WAIT */
     int seen;
 } execution;
 
@@ -168,7 +168,7 @@ TEST(pairs_are_one_and_halves_say_so)
     CHECK_ERR("new", mrd_exec_pairs_new(cat, 0, take, NULL, &p), MRD_OK);
     REQUIRE(p != NULL);
     for (size_t i = 0; i < n_events && err == MRD_OK; i++) {
-        mrd_event ev = events[i]; /* borrowed for the call only */
+        mrd_event ev = events[i]; /* mrd_exec_pairs_add may use the event only during the call */
         mrd_arg own = args[events[i].args - args];
 
         ev.args = &own;
@@ -185,8 +185,9 @@ TEST(pairs_are_one_and_halves_say_so)
     mrd_catalog_free(cat);
 }
 
-/* While a half waits for its other half, more events arrive than may be kept in memory. The half is
- * then output alone, and no event is lost. */
+/* One half of an execution waits for the half of the other physical core. Meanwhile more events
+ * arrive than may be kept in memory. The first half must then be output alone, and no event may be
+ * lost. */
 TEST(memory_is_bounded)
 {
     mrd_exec_pairs *p = NULL;
@@ -215,8 +216,10 @@ TEST(memory_is_bounded)
     mrd_catalog_free(cat);
 }
 
-/* A span that begins after the end of a half is another execution. It is not joined with this half,
- * even if the half is still kept because an older half of another core waits. */
+/* The two physical cores of a logical core each record one half of an execution. A half that begins
+ * after the end of the first half belongs to another execution, so the two are not joined. This
+ * also holds if the first half is still in memory, because an older half of another core waits for
+ * its other half. */
 TEST(behind_the_end_is_another_execution)
 {
     mrd_exec_pairs *p = NULL;

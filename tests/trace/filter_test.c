@@ -33,7 +33,8 @@ TEST(times)
     }
 }
 
-/* Two nodes, two cores each, four names, one counter. */
+/* The profile of the tests: two nodes with two cores each, events with four names, and one
+ * counter. */
 typedef struct {
     mrd_catalog *cat;
     mrd_store *store;

@@ -346,7 +346,7 @@ TEST(groups_beyond_the_limit_are_counted)
     world_free(w);
 }
 
-/* A SendRecv kernel may be a single transfer or an all-to-all. It is taken for an all-to-all if the
+/* A SendRecv kernel may be a single transfer or an all-to-all. It counts as an all-to-all if the
  * host's events name an all-to-all and no single send or receive. */
 TEST(names_of_the_host_decide_about_sendrecv)
 {

@@ -188,7 +188,8 @@ TEST(a_folder_for_events_that_cannot_be_written_is_said)
 {
     enum { EVENTS = 120000 };
 
-    for (int pairs = 0; pairs < 2; pairs++) { /* begins and ends wait in a store of their own */
+    /* With `pairs`, begins and ends must be joined. They wait for this in a store of their own. */
+    for (int pairs = 0; pairs < 2; pairs++) {
         mrd_read_options options = { .catalog = mrd_catalog_new(),
                                      .store = mrd_store_new(1 << 20,
                                                             pairs ? test_tmp() : "/nowhere/at/all"),

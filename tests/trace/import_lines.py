@@ -1,5 +1,6 @@
-"""Generated Trace Event files through the importer, against the independent reading of tests/oracle: every span, instant, counter and
-arrow, on the line and the device it belongs to, and what was dropped. Usage: import_lines.py PROGRAM FILES; MRD_SEED=n repeats one."""
+"""Imports generated Trace Event files and compares with the independent reading of tests/oracle:
+every span, instant, counter and arrow, its track and device, and what was dropped. Usage:
+import_lines.py PROGRAM FILES; MRD_SEED=n repeats one."""
 import collections
 import os
 import re

@@ -117,7 +117,7 @@ TEST(numbers_show_what_the_ring_overwrote)
         CHECK_INT(s.given[core], given[core]);
     }
     CHECK_INT(mrd_nrt_count(nrt)->lost, lost[0] + lost[1] + lost[2]);
-    CHECK(s.inside >= gaps * 9 / 10); /* the others contain a late event */
+    CHECK(s.inside >= gaps * 9 / 10); /* the other gaps contain an event that arrived late */
     mrd_nrt_free(nrt);
     mrd_catalog_free(s.cat);
 }

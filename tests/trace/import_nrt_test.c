@@ -352,7 +352,8 @@ static const struct {
     const char *name, *text;
     mrd_err err;
     size_t events, dropped;
-    const char *said; /* in the error, the input's message or the first note */
+    /* text that the error, the message of the input or the first note must contain */
+    const char *said;
 } rows[] = {
     { "no version", "{\"events\":[" EV("a", "instant", "0", "1", "1", T0 "00000", "") "]}", MRD_OK,
       1, 0, "does not state its data_version" },

@@ -1,5 +1,6 @@
-"""Random files of exported system profiles, device profiles, neuron-monitor and XSpace, read by the importers and, another way, here:
-what each row must become is worked out from the row as it was drawn. Usage: import_oracle.py PROGRAM FILES; MRD_SEED=n repeats one."""
+"""Imports random files of exported system profiles, device profiles, neuron-monitor and XSpace. The
+expected result of each row is computed here in another way from the random values. Usage:
+import_oracle.py PROGRAM FILES; MRD_SEED=n repeats one."""
 import json
 import os
 import random

@@ -298,11 +298,15 @@ TEST(names_belong_to_a_sequence)
     numbered(&trace, 2, NEEDS, 1003, NULL, false);
     numbered(&trace, 1, CLEARED | NEEDS, 1004, "three", false);
     numbered(&trace, 1, NEEDS, 1005, NULL, false);
-    numbered(&trace, 3, NEEDS, 1006, NULL, false);      /* its begin is missing */
-    numbered(&trace, 2, NEEDS, 1007, NULL, true);       /* packets before it are missing */
-    numbered(&trace, 2, NEEDS, 1008, NULL, false);      /* ... so names are not certain */
-    numbered(&trace, 2, CLEARED, 1009, "again", false); /* ... until here */
-    numbered(&trace, 4, CLEARED, 1010, NULL, false);    /* its name is missing */
+    /* the begin of this sequence is missing, so the packet is dropped */
+    numbered(&trace, 3, NEEDS, 1006, NULL, false);
+    /* packets before this one are missing, so it is dropped */
+    numbered(&trace, 2, NEEDS, 1007, NULL, true);
+    /* dropped too, because the names of the sequence are unknown */
+    numbered(&trace, 2, NEEDS, 1008, NULL, false);
+    /* clears the state of the sequence, so its names are valid again */
+    numbered(&trace, 2, CLEARED, 1009, "again", false);
+    numbered(&trace, 4, CLEARED, 1010, NULL, false); /* the name of this event is missing */
     read_trace(&c, &trace, 0);
     CHECK_ERR("run", c.err, MRD_OK);
     CHECK(collect_named(&c, "one", 1) != NULL && collect_named(&c, "one", 2) == NULL);
@@ -335,7 +339,8 @@ TEST(clocks_become_one)
 {
     static const struct {
         const char *name;
-        int64_t ns; /* of the trace clock; 0 means that the event is dropped */
+        /* expected time of the event on the trace clock; 0 means that the event is dropped */
+        int64_t ns;
         uint32_t bound_ns;
     } rows[] = { { "boot", 1500, MRD_BOUND_LOCAL },       { "mono early", 900, MRD_BOUND_UNKNOWN },
                  { "mono", 1150, MRD_BOUND_UNKNOWN },     { "delta 1", 4000, MRD_BOUND_LOCAL },

@@ -23,7 +23,7 @@ typedef struct {
     size_t n, cap;
     size_t refuse_at; /* number of the event to refuse, from 1; 0 for none */
     size_t cancel_at; /* number of events after which the import is cancelled; 0 for never */
-    size_t refused;   /* number of events emitted after that */
+    size_t refused;   /* number of events that were emitted after the refusal or the cancel */
     uint64_t fails_at;
     uint64_t asked;
     size_t chunk;
@@ -32,7 +32,7 @@ typedef struct {
     char error[400];   /* of the input */
     uint64_t places;   /* hash of the catalog's processes and tracks at the end */
     uint64_t words;    /* hash of the whole catalog, its notes and the input's counts */
-    uint64_t no_names; /* number of texts that were not kept */
+    uint64_t no_names; /* number of texts that the catalog had no space for */
     mrd_err err, catalog_err;
     mrd_why why;
 } outcome;

@@ -111,7 +111,7 @@ TEST(every_form_gives_the_same_bytes)
                 mrd_in *in = NULL;
 
                 if (wants[w] == 1 && sizes[s] > 1000)
-                    continue; /* each byte moves the window: slow, and tests nothing new */
+                    continue; /* slow, because each byte moves the window, and tests nothing new */
                 CHECK_ERR(forms[f].name,
                           mrd_in_memory((mrd_bytes){ coded.p, coded.len }, "mem", &in, NULL),
                           MRD_OK);
@@ -146,7 +146,8 @@ TEST(a_cut_stream_gives_a_prefix_and_says_truncated)
 
             mrd_in_memory((mrd_bytes){ coded.p, cut }, "cut.gz", &in, NULL);
             err = read_all(in, 4096, &got, &why);
-            /* A cut between two members cannot be detected. */
+            /* If a file has several compressed members, a cut between two members cannot be
+             * detected. */
             CHECK_ROW(forms[f].name, err == MRD_TRUNCATED || (forms[f].parts > 1 && err == MRD_OK));
             CHECK_ROW(forms[f].name, got.len <= plain.len);
             CHECK_ROW(forms[f].name, got.len == 0 || memcmp(got.p, plain.p, got.len) == 0);

@@ -105,8 +105,7 @@ build_document(const char *text, size_t len, size_t chunk, mrd_err *ret_err, uin
     return v;
 }
 
-/* Skips the document without reading its values. The returned error must be the same as that of
- * reading. */
+/* Skips the document without reading its values. The returned error must be the same as when the document is read. */
 static mrd_err
 skip_document(const char *text, size_t len, size_t chunk)
 {

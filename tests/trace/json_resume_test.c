@@ -111,8 +111,7 @@ static const struct {
     { "[" R("a") "]}}", "a", 2, MRD_SYNTAX },
     /* JSON in a text */
     { "[" R("a") ",{\"n\":\"[{\"b\":1}]\"}," R("b") "]", "a!?!b", 10, MRD_OK },
-    /* After damage a new document follows that begins in the same way. Its records must not be
-     * taken for records of the first document. */
+    /* After damage a new document follows that begins in the same way. Its records must not count as records of the first document. */
     { "[{\"n\":\"a\",\"m\":1},{\"n\":12[{\"n\":\"a\",\"m\":1}," R("c") "]", "a", 34, MRD_CORRUPT },
     { "[{\"n\":\"a\",\"m\":1},{\"n\":12,[{\"n\":\"a\",\"m\":2}," R("c") "]", "a!ac", 9, MRD_OK },
 };

@@ -34,26 +34,28 @@ static const struct {
     const char *name;
     mrd_unit unit;
     bool wanted;
-} names[] = { { "hbm.0.total", MRD_UNIT_BYTES, true },
-              { "hbm.0.weights", MRD_UNIT_BYTES, true },
-              { "rss_bytes", MRD_UNIT_BYTES, true },
-              { "process.rss_bytes", MRD_UNIT_BYTES, true },
-              { "mem.used_bytes", MRD_UNIT_BYTES, true },
-              { "neuron memory used", MRD_UNIT_BYTES, true },
-              { "usage of memory", MRD_UNIT_BYTES, true },
-              { "hbm.1.total", MRD_UNIT_PERCENT, false },
-              { "a.hbm.1", MRD_UNIT_BYTES, false },
-              { "memory.host.used", MRD_UNIT_BYTES, false },
-              { "memory of the host", MRD_UNIT_BYTES, false },
-              { "disk used", MRD_UNIT_BYTES, false },
-              { "mem.used_bytes.x", MRD_UNIT_BYTES, false },
-              { "rss_bytes of it", MRD_UNIT_BYTES, false },
-              { "free memory", MRD_UNIT_BYTES, false },
-              { "hbm.0.total", MRD_UNIT_BYTES,
-                true }, /* of the same process as the first two, twice */
-              { "hbm.0.weights", MRD_UNIT_BYTES, true },
-              { "rss_bytes", MRD_UNIT_BYTES, true },
-              { "hbm.0.total", MRD_UNIT_BYTES, true } };
+} names[] = {
+    { "hbm.0.total", MRD_UNIT_BYTES, true },
+    { "hbm.0.weights", MRD_UNIT_BYTES, true },
+    { "rss_bytes", MRD_UNIT_BYTES, true },
+    { "process.rss_bytes", MRD_UNIT_BYTES, true },
+    { "mem.used_bytes", MRD_UNIT_BYTES, true },
+    { "neuron memory used", MRD_UNIT_BYTES, true },
+    { "usage of memory", MRD_UNIT_BYTES, true },
+    { "hbm.1.total", MRD_UNIT_PERCENT, false },
+    { "a.hbm.1", MRD_UNIT_BYTES, false },
+    { "memory.host.used", MRD_UNIT_BYTES, false },
+    { "memory of the host", MRD_UNIT_BYTES, false },
+    { "disk used", MRD_UNIT_BYTES, false },
+    { "mem.used_bytes.x", MRD_UNIT_BYTES, false },
+    { "rss_bytes of it", MRD_UNIT_BYTES, false },
+    { "free memory", MRD_UNIT_BYTES, false },
+    { "hbm.0.total", MRD_UNIT_BYTES,
+      true }, /* a counter of the process of the first two rows; it is in the list twice */
+    { "hbm.0.weights", MRD_UNIT_BYTES, true },
+    { "rss_bytes", MRD_UNIT_BYTES, true },
+    { "hbm.0.total", MRD_UNIT_BYTES, true }
+};
 
 static void
 counters_make(mrd_catalog *cat, counter v[COUNTERS])

@@ -75,8 +75,7 @@ TEST(a_clock_that_began_anew_forgets)
     mrd_nrt_clock_fini(&c);
 }
 
-/* Sync points may not name their physical core. If two sync points of one execution disagree, they
- * are taken for sync points of two cores with a clock each. */
+/* Sync points may not name their physical core. If two sync points of one execution disagree, they are treated as sync points of two cores with a clock each. */
 TEST(two_clocks_of_one_core)
 {
     for (int far = 0; far < 2; far++) {

@@ -90,7 +90,7 @@ nrt_feed_number(mrd_nrt *nrt, const char *phase, int core, int64_t number, int64
 /* The output of mrd_nrt_in_flight. */
 typedef struct {
     size_t n;
-    int64_t since; /* of the last one, like the other fields */
+    int64_t since; /* begin of the last span; the fields below describe this span, too */
     uint32_t args, bound;
 } nrt_in_flight;
 

@@ -23,10 +23,10 @@ typedef struct {
     double noise;        /* largest error of a sync point, evenly distributed */
     double wave, period; /* a sine of this height in the device clock */
     double step;         /* largest step of the device clock, either way */
-    int step_every;      /* executions; 0: once */
-    bool resets;         /* each step is backwards, by `step` */
+    int step_every;      /* number of executions between two steps; 0 means a single step */
+    bool resets;         /* each step sets the clock back by `step` */
     double slew_ppm;     /* rate error of the host's wall clock during four of the executions */
-    int sync_until;      /* no sync point from this execution on */
+    int sync_until;      /* number of the execution from which on there are no sync points */
     double outlier;      /* largest error of one sync point in 20, never of two in succession */
     double narrow;       /* 75 % of one core's bounds must be below this; 0: not checked */
     double jump;         /* the host's wall clock is set by this within an execution, either way */
@@ -79,8 +79,9 @@ typedef struct {
 } world;
 
 typedef struct {
-    double at[2];     /* begin and end by the host's clock, relative to NRT_T0 */
-    double jumped[2]; /* how far the host's clock was set between then and the sync point */
+    double at[2]; /* begin and end by the host's clock, relative to NRT_T0 */
+    /* by how much the host's clock was set between at[i] and the sync point of the device clock */
+    double jumped[2];
 } truth;
 
 /* How far the host's wall clock was set at a true time. */

@@ -111,7 +111,7 @@ TEST(long_recordings_are_sampled)
     state = test_seed() + 4u;
     found = late_between(n, from, n, 1);
     CHECK(found.kind == MRD_ONSET_SINCE);
-    /* one of 32 or 64 values is stored */
+    /* Only one of 32 or 64 values is stored, so the change is found with this tolerance. */
     CHECK(found.n == 1 && near(&found.change[0], from, 1000));
     found = late_between(n, from, n, 16);
     CHECK(found.kind == MRD_ONSET_SINCE);

@@ -1,5 +1,6 @@
-"""Executions on logical cores of two physical ones, beside those of one: what each output counts and how long it says they took, against a
-count of the generated spans that compares every half with every other. Usage: pairs_oracle.py PROFILES; MRD_SEED=n repeats one."""
+"""Generates executions on logical cores of two physical cores and of one. The number of executions
+and their durations in each output are compared with a count that compares every half with every
+other. Usage: pairs_oracle.py PROFILES; MRD_SEED=n repeats one."""
 import collections
 import json
 import os

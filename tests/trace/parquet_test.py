@@ -1,6 +1,6 @@
-"""Random tables, written by trace/table/parquet.c, are read back by the plain reader of python/ (which also checks page
-checksums and every statistic) and, where they can be had, by hyparquet and DuckDB from npm.
-Usage: parquet_test.py PARQUET_MAKE TIMES"""
+"""Random tables that trace/table/parquet.c wrote are read by the plain reader of python/, which
+also checks page checksums and every statistic. If hyparquet and DuckDB from npm are available, they
+read the tables too. Usage: parquet_test.py PARQUET_MAKE TIMES"""
 import hashlib
 import json
 import math

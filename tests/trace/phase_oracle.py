@@ -1,5 +1,6 @@
-"""Traces of program phases through the command, against sums in plain Python: two production jobs with a known cause, then random jobs whose
-processes or threads are the workers. Usage: phase_oracle.py JOBS; MRD_SEED=n repeats one job."""
+"""Runs the command on traces with phases of training programs, and compares with sums in plain
+Python. Two production jobs have a known cause, and the processes or threads of random jobs are the
+workers. Usage: phase_oracle.py JOBS; MRD_SEED=n repeats one job."""
 import collections
 import gzip
 import json

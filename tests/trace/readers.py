@@ -1,5 +1,6 @@
-"""Independent readers of tables, from npm where they can be had: hyparquet and DuckDB. A reader that is not there is said so
-and left out; MERIDIAN_READERS names a folder with node_modules to use instead of fetching."""
+"""Independent readers of tables from npm, if available: hyparquet and DuckDB. A reader that is not
+available is reported and left out. MERIDIAN_READERS names a directory with node_modules to use
+instead of downloading."""
 import fcntl
 import json
 import os

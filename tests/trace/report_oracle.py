@@ -1,5 +1,5 @@
-"""`meridian report` on random profiles, against an account that walks through every nanosecond (tests/oracle/report.py).
-Usage: report_oracle.py PROFILES; MRD_SEED=n repeats one."""
+"""Runs `meridian report` on random profiles and compares with an independent count of every
+nanosecond (tests/oracle/report.py). Usage: report_oracle.py PROFILES; MRD_SEED=n repeats one."""
 import html.parser
 import json
 import os

@@ -106,7 +106,8 @@ TEST(every_instant_is_in_one_part)
     CHECK(part(r, 0, "copy") == 300);
     CHECK(part(r, 0, "idle") == 1200);
     CHECK(parts_sum(r, 0) == 4000);
-    path = json_object_get(r, "critical_path"); /* of it alone: the same account */
+    /* There is one worker, so the critical path has the same account of time. */
+    path = json_object_get(r, "critical_path");
     CHECK(number(path, "total_ns") == 4000);
     CHECK(number(json_object_get(path, "parts_ns"), "host") == 500);
     CHECK(number(json_object_get(path, "parts_ns"), "idle") == 1200);
@@ -302,7 +303,7 @@ TEST(workers_days_apart_are_said)
     test_profile_free(p);
 }
 
-/* The distance between runs is given in a common unit for its size. */
+/* Long durations, such as the time between two runs, are printed in seconds, hours or days. */
 TEST(long_times_have_their_unit)
 {
     static const struct {

@@ -67,7 +67,8 @@ check_line(const char *s, size_t at, size_t len, size_t room)
         return;
     for (size_t q = len + 1; q <= room && s[at + q - 1] != '\0'; q++)
         CHECK(!breaks(s, at + q));
-    if (!breaks(s, at + len)) { /* then there is none, and the line is as full as possible */
+    /* The line is cut within a word only if it has no place to break, and then it is full. */
+    if (!breaks(s, at + len)) {
         for (size_t q = 1; q <= len; q++)
             CHECK(!breaks(s, at + q));
         CHECK(len + 4 > room);

@@ -15,7 +15,7 @@ typedef struct {
     int rank;         /* -1: the file does not state it */
     int pid;          /* -1: a word */
     int seed;         /* files of one seed have the same events */
-    int from, to;     /* it has the events from .. to - 1 of the seed's sequence */
+    int from, to;     /* the file has the events `from` to `to` - 1 of the seed's sequence */
     int window;       /* minutes after the base */
     const char *host;
     bool cut;
@@ -24,8 +24,8 @@ typedef struct {
     bool named;                /* its thread has a name */
     int twin;                  /* pid of a second process with the same events, 0: none */
     int world;                 /* number of ranks, 0: 4 */
-    long long base;            /* of the times, in ns; 0: none */
-    const char *backend, *arg; /* of each event */
+    long long base;            /* base of the file's times, in ns; 0 means none is stated */
+    const char *backend, *arg; /* backend of the file, and an argument of each event */
     bool begin_end; /* events are a begin and an end, of which a cut file lacks the last one */
 } one_file;
 

@@ -54,7 +54,8 @@ sample(const account *a, int which, int64_t ts, uint64_t value)
     *ev = (mrd_event){
         .kind = MRD_COUNTER, .ts = { ts }, .track = a->track[which], .name = a->name[which]
     };
-    if (roll(3) == 0) { /* in each form that a counter may have */
+    /* Draws one of the forms of a counter's value: double, signed or unsigned integer. */
+    if (roll(3) == 0) {
         ev->value = (double) value;
         return;
     }
@@ -142,7 +143,7 @@ TEST(values_of_every_form)
         mrd_event ev = { .kind = MRD_COUNTER, .flags = rows[i].flags, .track = track };
         const mrd_scope_memory_row *row;
 
-        if ((rows[i].flags & MRD_EV_INT) != 0) /* one of the two is there */
+        if ((rows[i].flags & MRD_EV_INT) != 0) /* the flag says which of the two members is valid */
             ev.ivalue = rows[i].whole;
         else
             ev.value = rows[i].value;

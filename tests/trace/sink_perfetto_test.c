@@ -620,7 +620,8 @@ TEST(arrows_under_way_fan_out_and_are_bounded)
 
     for (uint32_t left = 3; left-- > 0;)
         CHECK_INT(mrd_pf_flows_point(&f, 77, true), mrd_flow_end_id(id, left));
-    CHECK_INT(mrd_pf_flows_point(&f, 77, true), id); /* not counted: from the last end */
+    /* An end beyond the counted ends gets the id of the last end. */
+    CHECK_INT(mrd_pf_flows_point(&f, 77, true), id);
     mrd_pf_flows_fini(&f);
     f = (mrd_pf_flows){ 0 };
     for (uint32_t i = 0; i < n; i++) {

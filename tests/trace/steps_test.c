@@ -91,14 +91,14 @@ put(world *w, int process, int op, const char *name, int64_t at, int64_t dur)
         w->on[process][t] |= (uint8_t) ops[op].bit;
 }
 
-/* Adds all spans to the tested sums, in the order of time. */
+/* Passes all spans of the test to the tested code (mrd_steps), in the order of time. */
 static void
 count(world *w)
 {
     mrd_sink_options options = test_sink_options();
     mrd_sink_env env = { .catalog = w->p->cat, .first = { 1 }, .options = &options };
 
-    for (size_t i = 0; i < w->n; i++) /* the catalog is complete before */
+    for (size_t i = 0; i < w->n; i++) /* the catalog must have all names before mrd_steps_new */
         (void) mrd_catalog_intern(w->p->cat, w->spans[i].name);
     w->steps = mrd_steps_new(&env);
     REQUIRE(w->steps != NULL);
@@ -422,8 +422,9 @@ TEST(without_steps_it_is_by_call)
     world_free(w);
 }
 
-/* The number of rows is limited. Further names of a kind of operation share one row without a name.
- * Half of the rows are reserved for operations of devices. */
+/* The table of operations has a limited number of rows. If it is full, the further names of each
+ * kind of operation must share one row without a name. Half of the rows are reserved for operations
+ * of devices. */
 TEST(the_rest_is_in_one_row)
 {
     world *w = world_new();
@@ -452,8 +453,8 @@ TEST(the_rest_is_in_one_row)
     world_free(w);
 }
 
-/* The time of a collective is split. Until the last core begins it, the other cores wait. The rest
- * is the collective's own time. */
+/* The time of a collective is split into two parts. Until the last core begins the collective, the
+ * time of the other cores is waiting. The rest is the collective's own time. */
 TEST(a_collective_waits_for_its_last)
 {
     world *w = world_new();

@@ -19,7 +19,7 @@ typedef enum {
     HOST_STUCK,   /* a rank enqueues nothing more */
     DEVICE_LOST,  /* operations of a rank do not complete, although it takes part in a few more */
     DEVICE_STUCK, /* the device of a rank takes part in nothing more */
-    SKIPS,        /* a rank leaves out an operation */
+    SKIPS,        /* a rank does not take part in an operation, and continues with the next one */
     OTHER_SIZE,   /* a rank enters an operation with another size */
     DEAD,         /* a rank ended, and left no dump */
     LINK,         /* the operations of a group do not complete */
@@ -525,7 +525,7 @@ TEST(only_culprits_are_named)
     }
 }
 
-/* ---- Cases that the simulation does not have ---- */
+/* ---- Dumps written by hand, for cases that the simulated jobs do not have ---- */
 
 #define CONFIG                                                                                     \
     "\"pg_config\":{\"0\":{\"name\":\"0\",\"desc\":\"default_pg\",\"ranks\":\"[0, 1, 2]\"}},"      \

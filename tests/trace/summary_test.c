@@ -393,8 +393,9 @@ TEST(a_call_that_two_sources_recorded_counts_once)
     }
 }
 
-/* Calls are recorded by two sources whose clocks differ by 20 us, while a call takes less than 1 us
- * and the next one follows at once. Another call has no end in one of the sources. */
+/* Two sources record the same calls, with clocks that differ by 20 us. A call takes less than 1 us,
+ * and the next one follows at once. Another call has no end in one of the sources. Each call must
+ * count once. */
 TEST(short_calls_and_ragged_ones_count_once)
 {
     static call_fixture f;

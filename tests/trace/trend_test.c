@@ -109,7 +109,7 @@ TEST(chance_is_seldom_a_trend)
 }
 
 /* A level that rises in random steps is a growth. The residuals from a straight line are
- * correlated, which must not be taken for chance. */
+ * correlated, which must not count as chance. */
 TEST(a_level_that_rises_is_a_growth)
 {
     double v[40], level = 1000;

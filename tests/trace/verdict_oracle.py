@@ -1,5 +1,7 @@
-"""Drawn jobs at the edges of verdicts, against sums in plain Python: ties, collectives that overlap on several streams, messages, graph
-launches, runs of different ranks, foreign files in a folder, ranks that never come. Usage: verdict_oracle.py JOBS; MRD_SEED=n repeats one."""
+"""Generates jobs at the limits of the report's verdicts and compares with sums in plain Python:
+ties, overlapping collectives on several streams, messages, graph launches, runs of different ranks,
+other files in a directory, and missing ranks. Usage: verdict_oracle.py JOBS; MRD_SEED=n repeats one
+job."""
 import collections
 import json
 import os

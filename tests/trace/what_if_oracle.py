@@ -1,5 +1,6 @@
-"""The slowdown by stragglers, through the command: two production jobs against published figures, then random pipelines with a known truth
-against a second computation. It follows the schedule from the last operation backwards. Usage: what_if_oracle.py JOBS; MRD_SEED=n repeats one job."""
+"""Runs the command's estimate of the slowdown by slow ranks on two production jobs with published
+results and on random pipelines with a known result. A second computation follows the schedule from
+the last operation backwards. Usage: what_if_oracle.py JOBS; MRD_SEED=n repeats one job."""
 import functools
 import json
 import os

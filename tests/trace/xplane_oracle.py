@@ -1,4 +1,5 @@
-"""Random XSpace files (xplane.proto of the XLA profiler, written here field by field) and what each event of them is."""
+"""Generates random XSpace files (xplane.proto of the XLA profiler), field by field, and states the
+expected result of each event."""
 import os
 import struct
 import sys

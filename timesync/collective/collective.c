@@ -201,7 +201,7 @@ typedef struct {
     /* For each collective: its end, and the upper and lower limit of the end. They are NAN,
      * INFINITY and -INFINITY while unknown. */
     double *at, *up, *down;
-    double *reach; /* for each collective: by how many ns `at` may be wrong */
+    double *reach; /* for each collective: maximum error of its `at`, in ns */
     double *sum;
     /* for each collective: number of participants that are summed in `sum`, which solve_layer()
      * averages */
@@ -451,8 +451,9 @@ set_back(const coll_solver *solver, size_t pos, const coll_sample *sample, const
     return most;
 }
 
-/* Returns whether segment l has neighbours, and by how many ns the clock was set back before and
- * after the segment. Setting a clock back makes its offset (session - local) larger. */
+/* Returns whether other segments precede and follow segment l, and by how many ns the process's
+ * clock was set back at its begin and end. Setting a clock back makes its offset (session - local)
+ * larger. */
 static coll_seams
 seams_of(const coll_solver *solver, size_t pos, const coll_sample *sample, const coll_line *lines,
          size_t n_lines, size_t l)
@@ -615,7 +616,7 @@ solve_layer(coll_solver *solver, meetings *m, mrd_coll_solution *sol, size_t lea
     return MRD_OK;
 }
 
-/* ---- Contradictions between bounds and collectives ---- */
+/* ---- Collectives that contradict the bounds of clocks: a member left before another entered ---- */
 
 static void
 check_one(const mrd_coll_match *match, size_t c, mrd_align *const *tables,

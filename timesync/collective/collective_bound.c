@@ -136,8 +136,9 @@ work_free(work *w)
     free(w->ranges);
 }
 
-/* Groups the samples into bins. Each bin ends at the end of a collective. The first and the last
- * sample have bins at their own times. */
+/* Groups the samples of a process into bins of equal length. The time of a bin is the end of its
+ * last collective. The first sample is a bin of its own, so the bins reach from the first to the
+ * last sample. */
 static void
 fill_bins(work *w, const coll_sample *sample, const coll_line *line)
 {

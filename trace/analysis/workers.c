@@ -357,7 +357,8 @@ see_phase(mrd_workers *workers, const mrd_event *ev, mrd_work *ret)
     ret->device = true;
     ret->what = (mrd_cc){ 0 };
     if (mrd_class_communicates(ret->class))
-        /* in such traces, no event shows which workers communicate with each other */
+        /* The phase of a program names no group. So in traces with only program phases, no event
+         * shows which workers communicate with each other. */
         ret->kind = MRD_CC_LOOSE;
     ret->on = ret->kind != MRD_CC_NO         ? MRD_ON_COLLECTIVE
               : ret->class == MRD_CLASS_COPY ? MRD_ON_COPY

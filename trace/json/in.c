@@ -132,7 +132,8 @@ in_decode(mrd_in *in, uint8_t *to, size_t room)
 
         if (in->raw_at == in->raw_len && !in->source_end)
             in_source_raw(in);
-        /* a decoder may have output left after it has consumed all input */
+        /* a decoder may still hold output after it has consumed all input, so it is called once
+         * more */
         if (!in->end && (in->raw_at < in->raw_len || in->inside))
             n = in->codec == IN_GZIP ? in_gunzip(in, to, room) : in_unzstd(in, to, room);
         if (n > 0)

@@ -266,7 +266,8 @@ bind_point(binder *b, const mrd_event *ev, uint64_t pos)
     b->flow[b->waiting++] = flow;
 }
 
-/* A span begins on this track: binds the points to it that waited for it. */
+/* Called when a span begins on this track. Binds the flow points to it that wait for the next
+ * span. */
 static void
 bind_next(binder *b, mrd_track_id track)
 {
@@ -278,7 +279,8 @@ bind_next(binder *b, mrd_track_id track)
         t->n_next = 0;
 }
 
-/* Notes an event that begins at the time of the waiting points. */
+/* Stores an event that begins at the same time as the flow points that wait to be bound to a
+ * span. */
 static void
 bind_exact(binder *b, const mrd_event *ev, uint64_t pos, bool begins)
 {

@@ -29,7 +29,7 @@ is_seen(uint64_t *bits, uint64_t id)
     return seen;
 }
 
-/* Returns false if out of memory. */
+/* Counts one more end of the arrow `id`. Returns false if out of memory. */
 static bool
 note_end(mrd_fans *fans, uint64_t id)
 {

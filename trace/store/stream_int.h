@@ -104,7 +104,8 @@ mrd_time_shifted(mrd_ev_ns at, mrd_dur_ns by)
  * of memory. */
 bool mrd_rec_sort(const mrd_block *head, size_t count, const mrd_rec ***ret_order);
 
-/* Open sources over sorted records in memory and over a chain. The records must outlive the
+/* Open sources (readers in order of time). The first one reads the stream's sorted records in
+ * memory, the second one a chain of records in the temporary file. The records must outlive the
  * source. */
 mrd_err mrd_cursor_memory(const mrd_stream *stream, mrd_source **ret_source, mrd_why *why);
 mrd_err mrd_cursor_file(int fd, const char *label, const mrd_chain *chain, size_t buffer,

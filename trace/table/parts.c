@@ -64,7 +64,7 @@ typedef struct {
     uint64_t rows, part_rows;
     /* least and greatest value that the column with the rows' order has in the current file */
     int64_t part_least, part_most;
-    mrd_json *list; /* this table's parts, for the manifest */
+    mrd_json *list; /* JSON array that describes this table's Parquet files, for the manifest */
 } table;
 
 struct mrd_parts {

@@ -52,8 +52,10 @@ typedef struct {
     int64_t retain_bytes;
     int64_t session_bytes; /* size in bytes at which a session is stopped; 0 means no limit */
     /* Limits of sessions that jobs request. The strings belong to the caller. */
-    const char *job_default; /* mode of a job that does not choose one, such as "stream" or "off" */
-    const char *job_allow;   /* modes that jobs may choose, separated by commas */
+    /* recording mode of a job that does not choose one, such as "stream" or "off" */
+    const char *job_default;
+    /* recording modes ("stream", "recorder", ...) that jobs may choose, separated by commas */
+    const char *job_allow;
     /* maximum number of open sessions of jobs: in total, and of one user */
     int64_t job_sessions, job_sessions_user;
     /* Maximum of concurrent conversions of device profiles. 0 means no viewer is installed. */

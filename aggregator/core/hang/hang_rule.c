@@ -25,7 +25,7 @@
  * Until then, a rank whose reports are incomplete may be writing a checkpoint. */
 #define BLIND (60 * MRD_SEC)
 
-/* The state of the judgement of one job. */
+/* What the functions below share while they decide about one job. */
 typedef struct {
     mrd_hang *h;
     mrd_local_ns now;

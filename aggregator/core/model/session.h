@@ -21,7 +21,8 @@ typedef enum {
     MRD_SESSION_STATES
 } mrd_session_state;
 
-/* The event that a session awaits. A decision is sent to nodes after its manifest was written. */
+/* The event for which a session waits. A decision (such as the start time) is first written to the
+ * manifest on disk and then sent to nodes, so that a restarted aggregator knows it. */
 typedef enum {
     MRD_STEP_NEW,       /* waits for its first manifest to be written */
     MRD_STEP_EXPECT,    /* waits for its job to begin */
@@ -59,15 +60,14 @@ typedef struct {
     bool logged; /* an entry for the file is on disk, in the manifest or in artifacts.log */
 } mrd_listed_artifact;
 
-/* Results of clock checks in a merge of the whole session: by held-out probes and collectives. */
+/* Results of the clock checks in a merge of the whole session. */
 typedef struct {
     bool done;
     bool some; /* true if there was at least one collective with workers on different clocks */
     mrd_coll_check collectives;
-    uint64_t held_out, held_out_violations;
+    uint64_t held_out, held_out_violations; /* probes that the alignment did not use */
     uint64_t absolute, absolute_violations; /* compared readings of absolute time */
-    /* number of clocks of nodes that contradict the links between the aggregator's timelines */
-    uint64_t link_violations;
+    uint64_t link_violations;  /* clocks that contradict the links between the timelines */
     mrd_json *timeline;        /* the timelines and their links; NULL if there is only one */
     char message[MRD_WHY_MAX]; /* why not all collectives could be checked; may be empty */
 } mrd_clock_verdict;

@@ -46,7 +46,7 @@ typedef struct {
 
 /* A command that is answered when the session's manifest with this version is on disk. */
 typedef struct {
-    uint64_t ticket; /* 0 if the entry is free */
+    uint64_t ticket; /* ticket of the command; 0 if the entry is free */
     uint64_t session, version, value;
     mrd_err err; /* error in another session that the same command affects */
     char text[MRD_TEXT_MAX];

@@ -66,7 +66,7 @@ typedef struct {
 
 struct slow_job {
     mrd_job_key key;
-    mrd_jobid identity; /* the pairs that all its processes reported */
+    mrd_jobid identity; /* the key=value pairs that all processes of the job reported */
     bool confirmed;
     mrd_local_ns first_seen;
     slow_process **members;

@@ -1,5 +1,6 @@
-"""The situations that people reported in public, through the real program: one function or more for each folder says what is
-right. Run it as `python3 tests/oracle/public_reports [FOLDER]...`; without folders all run."""
+"""Runs the program on situations that people reported in public. For each directory with such a
+situation at least one function states the right result. Run it as `python3
+tests/oracle/public_reports [FOLDER]...`, and without folders for all."""
 import sys
 
 import case

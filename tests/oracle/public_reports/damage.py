@@ -1,4 +1,5 @@
-"""Files that are damaged, cut or strange; times and records that cannot be; the same data twice."""
+"""Cases with files that are damaged, truncated or strange, with impossible times and records, and
+with the same data twice."""
 import os
 import re
 

@@ -1,4 +1,5 @@
-"""What a record is: kernels and collectives, devices and hosts, annotations, counters, processes."""
+"""Cases that test how a record is classified: kernels and collectives, devices and hosts,
+annotations, counters, processes."""
 import os
 
 from case import MS, US, row

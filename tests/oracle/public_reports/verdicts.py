@@ -1,4 +1,5 @@
-"""Who was late and why, hangs, alignment, comparison of two runs."""
+"""Cases that test who was late and why, hangs, alignment of clocks, and the comparison of two
+runs."""
 import re
 
 from case import MS, S, US, row

@@ -13,6 +13,7 @@ typedef enum {
     MRD_PLANTS
 } mrd_plant;
 
-extern unsigned mrd_planted; /* the bug that the copies have now, an mrd_plant */
+/* the bug (an mrd_plant) that the copies of the real sources contain now; 0 for none */
+extern unsigned mrd_planted;
 
 #endif

@@ -1,1 +1,2 @@
-"""Stands in for pyarrow, which tests do not need: the part of it that python/meridian_data.py calls."""
+"""Takes the place of pyarrow in tests, so that they do not need it. Has only what
+python/meridian_data.py calls."""

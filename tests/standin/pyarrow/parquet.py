@@ -1,4 +1,4 @@
-"""pyarrow.parquet.ParquetFile over tests/standin/parquet_read.py."""
+"""pyarrow.parquet.ParquetFile, implemented with tests/standin/parquet_read.py."""
 import parquet_read
 
 

@@ -47,8 +47,8 @@ typedef struct {
 /* A graph launch, or another launch with a kernel that begins too early. */
 typedef struct {
     mrd_proc_id process;
-    /* has_kernel: the trace has a kernel of this launch. Unless it is a graph launch, only a kernel
-     * after the launch counts. */
+    /* has_kernel is true if the trace has a kernel of this launch. For other launches than those of
+     * graphs, only a kernel that begins after the launch counts. */
     bool is_graph, has_kernel;
     mrd_ev_ns ts;
     /* The longest time by which one of its kernels begins before the launch. 0 if none does. */

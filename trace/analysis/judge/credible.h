@@ -44,8 +44,9 @@ typedef struct {
         graphs_empty;
     uint64_t early;      /* kernels that begin before their launch */
     mrd_dur_ns early_ns; /* largest time by which a kernel begins before its launch */
-    /* number of steps on the device's tracks; steps_empty equals it if there are several and all
-     * are empty, else steps_empty is 0 */
+    /* `steps` is the number of steps on the device's tracks. steps_empty equals `steps` if none of
+     * them contains device work. It is 0 if some step contains work, because then the others may
+     * really be idle. It is also 0 if there is only one step. */
     uint64_t steps, steps_empty;
 } mrd_credible_row;
 

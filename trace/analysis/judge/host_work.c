@@ -143,8 +143,8 @@ count_pause(mrd_host_work *work, const process_state *state, uint32_t worker, mr
     }
 }
 
-/* Subtracts what was counted for the worker's current pause. Such a pause is not usable: either no
- * device span follows it, or events in it were lost. */
+/* Subtracts the host time that was counted for the worker's current pause (no device span runs).
+ * The pause is not used, because no device span follows it or events in it were lost. */
 static void
 drop_pause(mrd_host_work *work, uint32_t worker)
 {

@@ -17,7 +17,8 @@
     mrd_longest_place((list), sizeof((list)[0]), offsetof(__typeof__((list)[0]), dur_ns), &(n),    \
                       (most), (dur))
 
-/* Called by the macro. `size` is the size of an entry, `at_dur` the offset of dur_ns in it. */
+/* Used by MRD_LONGEST. `size` is the size of an entry, and `at_dur` is the offset of dur_ns in
+ * it. */
 void *mrd_longest_place(void *list, size_t size, size_t at_dur, size_t *n, size_t most,
                         int64_t dur);
 

@@ -106,7 +106,8 @@ typedef struct {
     uint64_t lost;
     /* number of collectives of the worker in which at least one other part was recorded */
     uint64_t took_part;
-    /* how often the worker was last, without ties, and how often this was proven */
+    /* how many collectives the worker began last, without ties; for how many of them the clocks'
+     * error bounds prove that it was last (trace/analysis/judge/proof.h) */
     uint64_t came_last, proven;
     /* sum over the collectives that the worker began last: time from the last but one begin to its
      * begin */
@@ -117,7 +118,7 @@ typedef struct {
     uint64_t own_wait_ns;
     uint64_t longest_wait_ns; /* the largest own_wait_ns of one collective */
     uint64_t caused_ns;       /* time that other workers waited for this one */
-    uint64_t proven_ns;       /* the part of caused_ns that was proven */
+    uint64_t proven_ns;       /* the part of caused_ns in collectives that count in `proven` */
     uint64_t wait_ns;         /* time that this worker waited for others */
     mrd_steadiness steady;    /* test of own_wait_ns; only for the worker with the largest value */
     mrd_lateness_sum late;    /* reasons for its lateness */
@@ -130,9 +131,9 @@ typedef struct {
     mrd_sid name;
     int64_t size;          /* size of the collective; MRD_NONE if unknown */
     uint64_t count, parts; /* number of complete collectives, and of all their parts */
-    uint64_t proven;
-    mrd_hist latency, /* shortest part of each collective */
-        spread;       /* last begin minus first begin */
+    uint64_t proven;       /* number of collectives whose last worker is proven */
+    mrd_hist latency,      /* shortest part of each collective */
+        spread;            /* last begin minus first begin */
     /* time that parts waited for the last part of their collective, summed over all parts */
     uint64_t wait_ns;
     uint64_t spread_max_ns;
@@ -168,8 +169,10 @@ typedef struct {
 typedef struct {
     /* collectives with at least two parts, and collectives with only one */
     uint64_t matched, alone;
-    uint64_t ties; /* collectives without a last participant */
-    uint64_t proven;
+    /* collectives whose last two begins are closer than MRD_REPORT_NOISE, so no worker counts as
+     * the last */
+    uint64_t ties;
+    uint64_t proven; /* collectives whose last worker is proven */
     /* counted in `proven` too: groups of unknown size. The proof holds only if all members took
      * part. */
     uint64_t proven_unsized;

@@ -75,7 +75,8 @@ struct mrd_stuck {
     mrd_map class_of;  /* maps group and number of a collective to its mrd_kernel_class */
     message *messages;
     size_t n_messages, cap_messages;
-    mrd_map message_of; /* has group, sender, receiver and direction of each open message */
+    /* maps group, sender, receiver and direction of an open message to its index in `messages` */
+    mrd_map message_of;
     mrd_stuck_rank *named;
     size_t n_named;
     bool any; /* the profile has entries or groups of a flight recorder */

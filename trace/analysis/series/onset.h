@@ -46,7 +46,7 @@ typedef enum {
     MRD_ONSET_UNTIL,   /* high until change[0] */
     MRD_ONSET_BETWEEN, /* high from change[0] to change[1] */
     MRD_ONSET_PAUSED,  /* high except from change[0] to change[1] */
-    MRD_ONSET_OFTEN    /* more changes, of which the first are stored */
+    MRD_ONSET_OFTEN    /* more than two changes between high and low parts */
 } mrd_onset_kind;
 
 typedef struct {

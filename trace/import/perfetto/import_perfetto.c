@@ -641,8 +641,8 @@ take_head(mrd_bytes *from, pt_packet *to)
     from->len -= body.len;
     while (mrd_pb_take(&body, &item))
         take_field(to, &item);
-    /* The packet does not end within these bytes. The beginning of a compressed packet is
-     * enough. */
+    /* If the packet does not end within these bytes, its last field may be cut off. The beginning of
+     * a field with compressed packets is enough to detect the format. */
     if (body.len > 0 && from->len == 0 && mrd_pb_take_varint(&body, &tag) &&
         (tag == PF_COMPRESSED || tag == PF_COMPRESSED_ZSTD) && mrd_pb_take_varint(&body, &len)) {
         to->compressed = body;

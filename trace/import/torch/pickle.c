@@ -21,8 +21,8 @@ typedef enum {
 
 #define PK_NONE UINT32_MAX /* no value */
 
-/* A value. The items of a container are a linked list of cells. In a dict, they are keys and values
- * in turn. */
+/* A Python value. The items of a list or dict are a linked list of cells. In a dict, keys and
+ * values alternate. */
 typedef struct {
     pk_kind kind;
     uint32_t first, last; /* cells of a container; PK_NONE if it is empty */

@@ -361,7 +361,8 @@ te_read_other(te *import, bool is_top, mrd_jr_type type)
     return import->traces + import->input->records > 0 ? MRD_OK : MRD_FORMAT;
 }
 
-/* Reads the records of the current list; at the top level, all traces and records. */
+/* Reads the values of the JSON array that the reader is in. Each value is a record (one event). At
+ * the top level of the file, reads all values. There, an object is a record or a whole trace. */
 static mrd_err
 te_read_values(te *import)
 {

@@ -57,7 +57,8 @@ mrd_pb_varint_short(uint8_t *p, uint64_t v)
  * highest byte. 0 means no field. */
 typedef uint64_t mrd_pb_field;
 
-/* Encodes a field. tag must be below 2^14 and v below 2^32, or tag below 2^21 and v below 2^28. */
+/* Encodes a field. The two varints must fit in seven bytes, and each byte holds 7 bits. So tag must
+ * be below 2^14 (two bytes) and v below 2^32 (five), or tag below 2^21 and v below 2^28. */
 static inline mrd_pb_field
 mrd_pb_field_of(uint32_t tag, uint32_t v)
 {

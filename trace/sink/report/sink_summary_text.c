@@ -340,7 +340,7 @@ put_clocks(text_sink *sink)
     size_t count;
     const mrd_clock_info *info = mrd_catalog_clocks(sink->env->catalog, &count);
 
-    if (count < 2) /* entry 0 only stands for times that are not aligned */
+    if (count < 2) /* entry 0 is no clock: it stands for times that are not aligned */
         return;
     mrd_buf_text(&sink->text, "\nClocks (session - local)\n");
     for (size_t i = 1; i < count && i <= TEXT_LIST; i++) {
