@@ -271,7 +271,8 @@ become(const mrd_user *user, const char *store, mrd_why *why)
 
     if (err == MRD_OK)
         err = mrd_user_become(user, 0, why);
-    mrd_secret_process(); /* it is called again, because a change of user may undo its settings */
+    /* called again, because a change of user may undo the settings of the first call */
+    mrd_secret_process();
     return err;
 }
 

@@ -70,7 +70,7 @@ typedef struct {
     maker *rings[RINGS];
     events e;
     uint64_t wanted;
-    _Atomic double cpu_ns; /* of the thread, at its end */
+    _Atomic double cpu_ns; /* CPU time of the thread, stored when it ends */
 } workload;
 
 static void

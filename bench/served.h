@@ -16,7 +16,7 @@ typedef struct {
 } served;
 
 typedef struct {
-    double cpu_ns; /* of the whole process since its start */
+    double cpu_ns; /* CPU time of the whole process since its start */
     double events; /* stored */
 } served_counts;
 

@@ -16,8 +16,8 @@ enum {
     MRD_EXIT_FAILED = 1,
     MRD_EXIT_USAGE = 2,
     MRD_EXIT_INCOMPLETE = 3,
-    MRD_EXIT_STANDS = 3, /* of the commands about jobs: a job stands still */
-    MRD_EXIT_SLOW = 4    /* of the commands about jobs: a job is slow */
+    MRD_EXIT_STANDS = 3, /* commands about jobs: a job stands still */
+    MRD_EXIT_SLOW = 4    /* commands about jobs: a job is slow */
 };
 
 typedef struct {

@@ -59,7 +59,7 @@ typedef struct {
 /* The process of the newest event, so that it is not searched for every event. */
 typedef struct {
     const mrd_drain_process *process;
-    size_t at, n; /* its index among `n` processes; `n` if it is not one of them */
+    size_t at, n; /* index of this process among the `n` processes; `n` if it is not one of them */
     size_t texts; /* number of texts in its catalog when the names were looked up */
     mrd_sid execution, collective, barrier;
 } event_source;

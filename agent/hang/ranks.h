@@ -66,9 +66,10 @@ typedef struct {
     const mrd_drain_op *ops;
     size_t n_ops;
     const mrd_rank_pace
-        *pace;              /* NULL if the process has none; then the next members mean nothing */
-    mrd_thread_work thread; /* of the main thread soon after the pace; members are -1 if unknown */
-    /* Own work of the process's slowest cores and the number of executions that it includes
+        *pace; /* NULL if the process has none; then the next members mean nothing */
+    /* CPU times of the main thread, read soon after the pace; -1 if unknown */
+    mrd_thread_work thread;
+    /* Own work of the process's cores and the number of executions that it includes
      * (agent/hang/device_time.h). `device` is -1 if it is unknown: the runtime's trace is not
      * recorded or lacks collectives, or events were lost. */
     mrd_dur_ns device;

@@ -144,7 +144,7 @@ struct mrd_record {
     mrd_local_ns aged; /* when the histograms `passed` were last moved from [0] to [1] */
     /* Events in passed[2] ended before this time. It is 0 if passed[2] is empty. */
     mrd_local_ns kept_until;
-    /* its members `open` and `buffered` are unused, because they are computed on request */
+    /* the members `open` and `buffered` are unused here, because they are computed on request */
     mrd_record_totals totals;
     mrd_spool_position *positions;
     size_t n_positions, cap_positions;

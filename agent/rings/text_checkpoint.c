@@ -165,6 +165,6 @@ mrd_drain_text_resume(mrd_drain *drain, ring *r, uint64_t safe)
         mrd_local_ns at = mrd_drain_to_raw(drain, info->oldest_open);
 
         mrd_drain_lost(drain, r->proc, MRD_DROP_RESTART, info->open_lost, at, at);
-        r->waits = true; /* so that the next release writes the ring's header */
+        r->waits = true; /* set, so that the next release writes the ring's header */
     }
 }

@@ -132,7 +132,7 @@ struct mrd_spool {
     bool going;  /* the file of counts has the sums of a segment that is about to be removed */
     /* the file of counts shows that the end of the segments was lost before the open */
     bool cut;
-    segment *segments; /* in ascending order of their numbers */
+    segment *segments; /* segments of the spool, in ascending order of their numbers */
     size_t n_segments;
     /* The queue. entries[first] is the oldest entry, and the ids are consecutive. Completed entries
      * at the front are removed. */

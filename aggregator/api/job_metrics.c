@@ -6,8 +6,9 @@
 #include "base/obj.h"
 
 /* Maximum numbers of jobs with metrics of their own, and of samples of these jobs. */
-#define JOBS_MAX    200
-#define SAMPLES_MAX 1960 /* with the samples that belong to no job, fewer than 2,000 */
+#define JOBS_MAX 200
+/* maximum samples about jobs; with the samples that belong to no job, there are fewer than 2,000 */
+#define SAMPLES_MAX 1960
 
 #define LABELS_MAX (2 * MRD_JOB_KEY_MAX + 160)
 

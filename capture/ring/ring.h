@@ -122,10 +122,10 @@ typedef struct {
  * first closes the call's slot in `ops`. Then it stores `outside`, `inside` and last `ended`, each
  * with release order. Calls inside another call are not counted separately. */
 typedef struct {
-    _Atomic uint64_t inside[MRD_RING_OPS]; /* ticks in calls of the operation in ops[i], since
-                                            * this operation has the slot i */
-    _Atomic uint64_t outside;              /* between calls */
-    _Atomic uint64_t ended;                /* end of the newest outermost call; 0 if none */
+    /* ticks in calls of the operation in ops[i], since it has this slot */
+    _Atomic uint64_t inside[MRD_RING_OPS];
+    _Atomic uint64_t outside; /* between calls */
+    _Atomic uint64_t ended;   /* end of the newest outermost call; 0 if none */
 } mrd_ring_ops_time;
 
 typedef enum {

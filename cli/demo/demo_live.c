@@ -84,7 +84,7 @@ stop_rank(const mrd_demo_live *live, pid_t pid, bool *ret_named, mrd_why *why)
     printf("            rank %lld is stopped (SIGSTOP)\n", (long long) live->stopped_rank);
     fflush(stdout);
     if (kill(pid, SIGSTOP) != 0)
-        return MRD_OK; /* it has ended; the next look says so */
+        return MRD_OK; /* the job has ended; the next look reports this */
     err = wait_for(live, "standing", live->timeout, &job, why);
     (void) kill(pid, SIGCONT);
     if (job == NULL)

@@ -34,7 +34,7 @@ SPANK_PLUGIN(meridian, 1)
 #define REQUEST_MAX 256
 #define PATH_SIZE   512
 
-static char request[REQUEST_MAX]; /* of the option; empty if it was not given */
+static char request[REQUEST_MAX]; /* value of the option; empty if the option was not given */
 static bool option_given;
 static char default_request[REQUEST_MAX];
 static char jobs_dir[PATH_SIZE] = "/run/meridian/jobs";
@@ -319,7 +319,7 @@ slurm_spank_task_init(spank_t sp, int ac, char **av)
         return 0;
     has = spank_getenv(sp, "LD_PRELOAD", preload, sizeof(preload));
     if (has != ESPANK_SUCCESS && has != ESPANK_ENV_NOEXIST)
-        return 0; /* it has no room here: the job's own libraries stay */
+        return 0; /* the job's LD_PRELOAD is too long for the buffer, so it stays unchanged */
     if (has == ESPANK_SUCCESS &&
         (strpbrk(preload, " \t") != NULL || strstr(preload, library) != NULL))
         return 0; /* a list with blanks is left alone; ours is in it already */

@@ -163,7 +163,7 @@ typedef struct {
     uint64_t tracking; /* id that connects the start event and the stop event of a span */
     uint64_t seq;      /* sequence number of an asynchronous request (nrta), 0 for none */
     const sim_model *model;
-    unsigned pcore;             /* of a hardware event: physical core whose clock is used */
+    unsigned pcore;             /* for a hardware event, the physical core that gives its time */
     uint64_t arg[SIM_ARGS_MAX]; /* values in the order of the type's keys in sim_events.def */
 } sim_emit_args;
 

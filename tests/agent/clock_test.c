@@ -26,7 +26,7 @@ typedef struct {
     size_t wrong;                   /* bounds that the true offset contradicts */
     size_t readings;
     mrd_timeserve *time;
-    char timeline[32]; /* of the server behind the connection */
+    char timeline[32]; /* timeline of the server behind the probe connection */
     int64_t offset;
     size_t answered; /* over it */
 } bench;

@@ -622,7 +622,7 @@ TEST(more_rings_than_may_be_open_are_read_at_the_end)
     mrd_drain_close(p);
 }
 
-/* Ring files that the agent does not read are counted once each, while the reason persists. */
+/* The agent must count each ring file that it does not read once, while the reason persists. */
 TEST(rings_that_are_not_read_are_counted_by_their_reason)
 {
     struct rlimit lim = { 40, 40 };
@@ -659,7 +659,7 @@ TEST(rings_that_are_not_read_are_counted_by_their_reason)
     for (int look = 0; look < 3; look++)
         mrd_drain_finish(p); /* looks everywhere */
     mrd_drain_get_unread(p, n);
-    CHECK_INT(n[MRD_UNREAD_BEYOND], 24 - 10); /* other users have rings, so only half are opened */
+    CHECK_INT(n[MRD_UNREAD_BEYOND], 24 - 10); /* one user gets half, as there are other users */
     CHECK_INT(n[MRD_UNREAD_HELD], 1);
     CHECK_INT(n[MRD_UNREAD_OTHER_BOOT], 1);
     mrd_ring_close(other);
@@ -892,7 +892,7 @@ TEST(slow_rings_take_few_turns)
         test_pace(mrd_drain_wait_ns(p) / 1000);
     }
     (void) step_all(p);
-    CHECK(turns > 0 && turns < 350); /* one per 4 ms; one per millisecond would be too many */
+    CHECK(turns > 0 && turns < 350); /* about one turn per 4 ms; one per ms would be too many */
     CHECK_INT(h.n[MRD_SPAN], given);
     mrd_drain_close(p);
 }

@@ -16,7 +16,7 @@
 
 typedef struct {
     const char *what;
-    int64_t now; /* in days; the certificate is valid from day 0 to 30 */
+    int64_t now; /* time in days; the certificate is valid from day 0 to day 30 */
     bool none, token, refused;
     mrd_enrol_act want;
 } row;

@@ -51,7 +51,7 @@ TEST(a_file_is_shipped_when_it_stands_still)
         run_ms(w, 15);
     }
     CHECK_INT(w->g.announces, 0);
-    run_ms(w, 80); /* the file does not change, but a process has it open for writing */
+    run_ms(w, 80); /* the file does not change, but it is open for writing, so it is not complete */
     if (getuid() == 0)
         CHECK_INT(w->g.announces, 0);
     close(fd);

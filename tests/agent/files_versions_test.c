@@ -28,8 +28,7 @@ TEST(versions_that_were_replaced_are_counted)
 {
     static const struct {
         const char *name;
-        /* The first version has `n` numbers from 100000 on. From each version to the next, the first
-         * number grows by first_by, and the count by n_by. */
+        /* change of the first number and of the count from each version to the next */
         int first_by, n, n_by;
         bool rename_it;
         unsigned versions;
@@ -190,7 +189,8 @@ rename_it(void)
 static void
 compress_it(void)
 {
-    write_in("step.json.gz", TRACE); /* as gzip, which removes the file then */
+    /* imitates gzip, which writes step.json.gz and then removes step.json */
+    write_in("step.json.gz", TRACE);
     remove_it();
 }
 

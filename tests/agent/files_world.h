@@ -22,12 +22,12 @@ typedef struct {
     bool asked;
     uint64_t finished, failed;
     char last[160];
-    const char *grows;       /* a file that grows when its end frame is sent */
-    unsigned unanswered;     /* number of steps without an answer */
-    unsigned told, replaced; /* complete files; versions that were replaced before */
-    unsigned grown, missed;  /* complete files that grew; versions that were missed */
-    char reason[160];        /* why the last missed version was missed */
-    unsigned announced[8], chunks[8], done[8]; /* number of frames of each kind, by session */
+    const char *grows;                         /* a file that grows when its end frame is sent */
+    unsigned unanswered;                       /* steps */
+    unsigned told, replaced;                   /* complete files; versions before them */
+    unsigned grown, missed;                    /* complete files that grew; missed versions */
+    char reason[160];                          /* why the last missed version was missed */
+    unsigned announced[8], chunks[8], done[8]; /* of sessions */
     int64_t only[8];                           /* process recorded by each session, 0 for all */
     const char *instance; /* name of the node; NULL if all files belong to the node */
 } world;

@@ -140,7 +140,8 @@ make_loads(truth *l, size_t n)
                         .call_to = WALL + to,
                         .from = WALL + from + 200 + (int64_t) (test_random() % 300),
                         .to = WALL + to - 200 - (int64_t) (test_random() % 1000),
-                        .runtime_id = 9000 - (int64_t) i * 7, /* not in the order of the loads */
+                        /* the runtime's ids are not in the order of the loads */
+                        .runtime_id = 9000 - (int64_t) i * 7,
                         .number = i + 1 };
         free_at[thread] = to;
     }

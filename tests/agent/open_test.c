@@ -435,7 +435,8 @@ TEST(without_a_place_to_keep_it_an_open_span_is_counted)
  * be output as unfinished. */
 TEST(what_was_open_of_a_process_that_died_meanwhile_is_unfinished)
 {
-    for (int ring = 0; ring < 2; ring++) { /* 1: the ring of the dead process still exists */
+    /* 0: the ring of the process still exists; 1: it was removed */
+    for (int ring = 0; ring < 2; ring++) {
         received h = { 0 };
         int64_t before = mrd_local_now().ns;
         int pid = fork();
@@ -501,7 +502,7 @@ TEST(a_file_that_does_not_fit_is_left)
             NULL, 0);
         mrd_drain_finish(p);
         check_equation(p);
-        CHECK_ROW(rows[i], h.spans == 0); /* the end of the span still waits for the span's start */
+        CHECK_ROW(rows[i], h.spans == 0); /* the end still waits for the start of its span */
         mrd_drain_close(p);
         unlink(m->path);
         unlink(path);

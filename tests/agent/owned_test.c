@@ -196,7 +196,8 @@ TEST(in_the_operators_folder_links_to_files_of_others_are_not_taken)
         mrd_why why;
         const char *text = taken(root, &any, rows[i].dir, rows[i].file, &why);
 
-        if (i == 1) /* the link's first component is in the owner's directory, so it is allowed */
+        /* the first name of the file is in the owner's directory, so it may be opened */
+        if (i == 1)
             CHECK_ROW(rows[i].name, text != NULL && strcmp(text, "secret") == 0);
         else
             CHECK_ROW(rows[i].name, (text == NULL) == (rows[i].text == NULL));

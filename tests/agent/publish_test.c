@@ -24,7 +24,7 @@ typedef struct {
     mrd_link_event events[8];
     mrd_buf frames[8];
     size_t n, given;
-    uint64_t tags[8]; /* of submitted frames other than hellos and heartbeats */
+    uint64_t tags[8]; /* tags of the submitted frames, without hellos and heartbeats */
     size_t sent, answered;
     unsigned window;
 } played;

@@ -315,7 +315,7 @@ TEST(times_that_do_not_add_up_restart)
         } else if (what == 1) {
             r.s.thread.ops[0].inside = 0;
         } else {
-            /* Another thread's slot that, by chance, has times that fit the previous ones. */
+            /* another thread, with times that continue the old ones by chance */
             r.s.thread.ring.thread = 39;
         }
         for (size_t i = 0; i < 100; i++) {
@@ -360,7 +360,7 @@ TEST(inconsistent_times_give_no_pace)
             r.s.thread.ops[1].open = false;
         if (what == 2) /* inside an open barrier */
             r.s.thread.ops[0].open = true;
-        if (what == 3) /* with nested calls, the end may belong to the enclosing call */
+        if (what == 3) /* calls are nested, so the end may belong to an outer call */
             r.s.thread.ring.flags = MRD_RING_OPS_NESTED;
         CHECK(!look(&r.tracker, &r.s));
         CHECK_INT(mrd_rank_pace_of(&r.tracker)->at.ns, at.ns);

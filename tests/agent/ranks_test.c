@@ -13,8 +13,8 @@ typedef struct {
     uint32_t execute;
     mrd_local_ns now;
     mrd_drain_process *process;
-    mrd_sid names[3];          /* names of the events that the cores record */
-    mrd_track_id tracks[2];    /* for the two physical cores of a logical core */
+    mrd_sid names[3];          /* names of the events of the cores */
+    mrd_track_id tracks[2];    /* tracks of the two physical cores of a logical core */
     mrd_local_ns looked[4000]; /* when mrd_ranks_next_ns changed */
     size_t looks;
 } rig;
@@ -245,7 +245,8 @@ TEST(looks_are_irregular)
     steps(&r, 1000, true);
     REQUIRE(r.looks > 800 && r.looks < 1200);
     for (size_t i = 1; i < r.looks; i++) {
-        /* `looked` is the time of a step, a multiple of 5 ms, and the interval */
+        /* `looked` has times of loop turns, which are multiples of 5 ms, so intervals are
+         * rounded */
         mrd_dur_ns interval = mrd_local_diff(r.looked[i], r.looked[i - 1]);
 
         CHECK(interval >= 40 * MRD_MS && interval <= 165 * MRD_MS);

@@ -34,8 +34,8 @@ dropped(void *self, const mrd_spool_item *item)
     (void) self, (void) item;
 }
 
-/* Reports how many events of the trace file were given. Each event of the fixture's process counts
- * as one. */
+/* Reports the position in the trace file for the commit: the number of events that the test gave to
+ * the recorder. */
 static void
 tell_position(void *self, void (*call)(void *to, uint64_t key, uint64_t value), void *to)
 {
@@ -117,7 +117,7 @@ TEST(nothing_of_before_the_session_gets_in)
     static const struct {
         mrd_event_kind kind;
         int64_t at, dur;
-        uint64_t begun; /* in a session of 10 s */
+        uint64_t begun; /* expected number of events in a session of 10 s */
     } rows[] = { { MRD_SPAN, -9, 8, 0 },    { MRD_SPAN, -9, 10, 1 },  { MRD_SPAN, 11, 1, 0 },
                  { MRD_INSTANT, -1, 0, 0 }, { MRD_INSTANT, 1, 0, 1 }, { MRD_INSTANT, 11, 0, 0 },
                  { MRD_COUNTER, -1, 0, 0 }, { MRD_COUNTER, 1, 0, 1 }, { MRD_COUNTER, 11, 0, 0 },
@@ -148,7 +148,7 @@ TEST(nothing_of_before_the_session_gets_in)
                 CHECK_INT(st.begun, rows[i].begun);
                 CHECK_INT(st.begun, st.held + st.drops[MRD_DROP_RUNTIME].count);
                 if (rows[i].kind == MRD_LOSS &&
-                    rows[i].begun > 0) { /* its times belong to the session */
+                    rows[i].begun > 0) { /* the event's times belong to the session */
                     REQUIRE(st.gaps.n == 1 && st.gaps.v[0].marked);
                     CHECK(st.gaps.v[0].first.ns >= f.start_ns);
                     CHECK(st.gaps.v[0].last.ns <= f.start_ns + 10ll * SEC);

@@ -170,7 +170,7 @@ TEST(a_user_leaves_open_files_for_the_others)
     for (int i = 0; i < 300; i++)
         timed_step(p, &worst);
     mrd_drain_counts(p, &counts);
-    CHECK_INT(counts.rings, 100); /* half of the half of 400 */
+    CHECK_INT(counts.rings, 100); /* one user's share: a quarter of the 400 open files */
     CHECK(counts.rings_refused >= 500);
     CHECK(mrd_drain_leaves_out(p));
     own = make_ring(test_tmp(), getpid(), make_start_ticks(getpid()), getpid(), 1 << 16);

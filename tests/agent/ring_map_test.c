@@ -132,7 +132,7 @@ TEST(a_shortened_file_is_an_error_and_no_signal)
             (void) mrd_ring_release(r);
             (void) mrd_ring_set_pause(r, true);
             drop(m, r, &map);
-            /* The damaged ring must not affect a ring that is opened later. */
+            /* the next ring must be read as usual */
             m = ring_of(DATA, 10, 0);
             good = open_as(m, 0, &other);
             for (n = 0; mrd_ring_next(good, &ev, NULL) == MRD_RING_MORE;)
@@ -336,7 +336,8 @@ TEST(beyond_the_bound_and_elsewhere_rings_are_copied)
         CHECK((map[i].p != NULL) == (i < 3)); /* the fourth would exceed 256 MiB */
         (void) read_all(r[i], &n);
         CHECK_INT(n, 10);
-        snprintf(big, sizeof(big), "%s/kept.%d", home, i); /* its name can be used again */
+        /* the name of the ring can be used again */
+        snprintf(big, sizeof(big), "%s/kept.%d", home, i);
         CHECK(rename(m[i]->path, big) == 0);
         snprintf(m[i]->path, sizeof(m[i]->path), "%s", big);
     }

@@ -331,8 +331,8 @@ TEST(killed_while_it_notes)
         kill(pid, SIGKILL);
         waitpid(pid, NULL, 0);
         sum += noted[0];
-        unsure +=
-            noted[1]; /* the process was killed while it wrote this note, so it may be missing */
+        /* the process was killed while it wrote this note, which may exist or not */
+        unsure += noted[1];
         for (int i = 0; i < 3; i++) {
             look(p);
             commit_and_release(&h);

@@ -259,7 +259,7 @@ TEST(a_directory_is_forgotten_with_the_processes_that_named_it)
     for (int i = 0; i < 200; i++)
         mrd_files_step(f, mrd_local_now());
     mrd_files_get_stats(f, &st);
-    CHECK_INT(st.dirs, 1); /* the other process named it too */
+    CHECK_INT(st.dirs, 1); /* the other process named the same directory, so it stays */
     mrd_files_gone(f, b.pid);
     end_user(&b);
     mrd_files_sessions(f, NULL, 0); /* no session waits */

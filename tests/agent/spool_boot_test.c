@@ -110,7 +110,7 @@ TEST(what_was_told_is_not_delivered_again)
     CHECK_INT(delivered(s), 10);
     add(s, 10);
     mrd_spool_close(s);
-    /* Later agents of the same boot read the counts of the first one and continue them. */
+    /* three further agents in turn read these counts and continue them */
     for (int life = 0; life < 3; life++) {
         s = open_spool(dir, "b");
         CHECK(mrd_spool_since(s) == again);

@@ -248,10 +248,10 @@ TEST(places_of_counts_are_given_again)
     mrd_spool_close(s);
     remove_segments(dir);
     s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
-    /* three sessions were not forgotten, and each lost three events */
+    /* only the three sessions that were not forgotten have damage */
     CHECK_INT(mrd_spool_damage_in(dir), 3 * 3);
     for (uint64_t k = MORE - 2; k <= MORE; k++)
-        CHECK_INT(mrd_spool_next_seq(s, k), 0); /* of a new epoch: the numbers begin again */
+        CHECK_INT(mrd_spool_next_seq(s, k), 0); /* the epoch is new, so the numbers begin again */
     mrd_spool_close(s);
 
     snprintf(dir, sizeof(dir), "%s/given_up", test_tmp());

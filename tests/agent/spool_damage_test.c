@@ -390,9 +390,10 @@ TEST(what_was_forced_out_without_room_is_taken_back_once)
         (void) mrd_spool_held(s, 7, &held);
         CHECK_INT(t.delivered, 10);
         CHECK_INT(t.damaged, 0);
-        /* The segment has only the first of the two records, but no event is counted twice. */
+        /* correct, although the segment has only the record of the first frame that was forced
+         * out */
         CHECK_INT(t.delivered + t.forced + held, added);
-        mrd_spool_close(s); /* nothing is written at the close, as if the agent was killed */
+        mrd_spool_close(s); /* as if it was killed */
         s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
     }
     mrd_spool_close(s);

@@ -72,7 +72,7 @@ dropped(void *self, const mrd_spool_item *item)
         }
         CHECK(f->sent || m->opening);
     }
-    CHECK_INT(item->seq, UINT64_MAX); /* it is not in the queue */
+    CHECK_INT(item->seq, UINT64_MAX); /* the frame must not be in the queue */
 }
 
 static uint8_t *
@@ -189,7 +189,7 @@ step_answer(model *m)
             f = &m->frames[i];
     if (f == NULL)
         return;
-    if (test_rand(&m->seed) % 2 == 0) { /* in flight, without an answer yet */
+    if (test_rand(&m->seed) % 2 == 0) { /* the frame is in flight and not answered yet */
         mrd_spool_sent(m->s, item.id);
         f->sent = true;
         return;
@@ -213,7 +213,7 @@ step_other(model *m)
         session_of(m, session)->clock_lost++;
         break;
     case 1:
-        mrd_spool_forget(m->s, session); /* the session's frames, next number and counts stay */
+        mrd_spool_forget(m->s, session); /* the frames, number and counts of the session stay */
         break;
     default:
         mrd_spool_recall(m->s, session);

@@ -65,9 +65,10 @@ typedef struct {
     /* The fault to inject in a disk call. `left` is the number of calls until then. */
     fault what;
     unsigned left, part;
-    bool failed;  /* a disk call failed in this operation */
-    bool starved; /* in this run some record found no space, or may have */
-    bool torn;    /* a record may be incomplete */
+    bool failed; /* a disk call failed in this operation */
+    /* in this run, some record could not be written for lack of space, or this may have happened */
+    bool starved;
+    bool torn; /* a record may be incomplete */
     bool opening, limited;
     bool hungry; /* the disk is usually full, with many frames in flight */
     bool over;   /* uncommitted frames were forced out, and the process was killed */

@@ -437,7 +437,7 @@ TEST(few_sessions)
     CHECK(totals.again > 0 && totals.damages > 10 && totals.over < 60);
 }
 
-/* More sessions than slots in the counts. */
+/* Runs with more sessions than the file "counts" has slots. */
 TEST(many_sessions)
 {
     counted totals = { 0 };

@@ -155,7 +155,7 @@ TEST(shows_a_program_without_python)
     at = read_of("/proc", pid, &text);
     CHECK(strstr(at, " sleeps, in system call read of pipe:[") != NULL);
     CHECK(strstr(at, "\n  read, libc.so.6\n") != NULL);
-    /* The process has another user than expected, for example after it executed a set-uid program. */
+    /* as if the process had executed a set-uid program */
     mrd_stack_read("/proc", pid, -1, getuid() + 1, &text);
     CHECK(strcmp(mrd_buf_cstr(&text),
                  "not shown: the process has the rights of another user now\n") == 0);

@@ -25,9 +25,9 @@ typedef struct {
     mrd_drain_process *process; /* the last that was seen */
     char text[4096];            /* one line for each event and call */
     uint64_t spans, no_start;
-    int64_t ts_ns, dur_ns; /* start and duration of the last span */
-    int64_t times[16][2];  /* start and duration of the first 16 events */
-    mrd_flow arrows[16];   /* the first arrow of each of these events; all 0 means no arrow */
+    int64_t ts_ns, dur_ns; /* of the last span */
+    int64_t times[16][2];  /* begin and end of the first events of any kind */
+    mrd_flow arrows[16];   /* the first arrow of each of these events; all 0 if it has none */
     unsigned n;
 } receiver;
 
@@ -162,7 +162,8 @@ TEST(models_are_reported)
     close_both(p, m);
 }
 
-/* Model numbers differ in every single bit, and each load is joined with its own unload. */
+/* The numbers of two models differ in one bit only, for each bit. Each load of a model must be
+ * joined with its own unload. */
 TEST(models_of_any_number_are_apart)
 {
     static receiver r;
@@ -397,7 +398,7 @@ TEST(times_of_another_time_namespace)
         "offsets",
         mrd_write_file(path, (mrd_bytes){ (const uint8_t *) offsets, strlen(offsets) }, 0600, NULL),
         MRD_OK);
-    /* The first event of a name is looked up in the catalog. */
+    /* the first record with this name, so the name is looked up */
     CHECK(put(m, MRD_REC_INSTANT, name, theirs + 1, 0));
     CHECK(put(m, MRD_REC_SPAN, name, theirs + 2, 7));
     CHECK(put(m, MRD_REC_SPAN, name, theirs + 3, 7)); /* found in the tables of the ring */

@@ -203,7 +203,7 @@ typedef struct {
     uint8_t body[512];
     size_t len;
     int flags;
-    line where; /* track of the event: the track of its thread, or a named track */
+    line where; /* where: the event's track; own: this is a separate track, not the thread's */
     bool own;
 } drawn;
 

@@ -257,7 +257,7 @@ TEST(a_file_counts_while_a_session_that_stays_lists_it)
     mrd_stored_files_unlist(&t, sha(3, '2')); /* of none */
     CHECK(t.n == 3 && mrd_stored_files_has(&t, sha(3, '1')) &&
           mrd_stored_files_has(&t, sha(3, '3')));
-    mrd_stored_files_grown(&t, sha(3, '4'), 4001); /* it took the slot of the removed one */
+    mrd_stored_files_grown(&t, sha(3, '4'), 4001); /* this file took the slot of the removed one */
     CHECK_INT(t.bytes, 4202);
     mrd_stored_files_retire(&t, sha(3, '4'));
     CHECK_INT(t.bytes, 201);
@@ -359,7 +359,8 @@ TEST(what_is_not_read_now_and_at_most)
     mrd_unread_take(&now, &m);
     CHECK(now.rings_beyond == 7 && now.rings_held == 7 && now.rings_other_boot == 3 &&
           now.directories == 4);
-    mrd_unread_take(&now, NULL); /* not reported: as if everything was read */
+    /* NULL means not reported, which counts as if everything was read */
+    mrd_unread_take(&now, NULL);
     CHECK(now.rings_beyond == 0 && now.rings_held == 0 && now.rings_other_boot == 0 &&
           now.directories == 0);
 }

@@ -325,8 +325,9 @@ TEST(a_clock_that_stood)
     end(&x);
 }
 
-/* Late probes from before a suspend are not followed, because the clock stopped since then. An
- * agent of an earlier release reports suspends only, and these count. */
+/* Probes from before a suspend of the node may arrive late. The live estimate must not use them,
+ * because the node's clock stopped since then. An agent of an earlier release reports only the
+ * suspends themselves, which must have the same effect. */
 TEST(probes_around_a_suspend)
 {
     static const struct {

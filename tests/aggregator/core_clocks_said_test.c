@@ -187,7 +187,7 @@ TEST(absolute_time_is_within_what_can_be_computed)
         bool taken;
     } rows[] = {
         { "the largest error", 100, 200, MRD_SEC - 6,
-          true }, /* with its bracket: 1 ns less than a second */
+          true }, /* the offset with its bracket is 1 ns less than a second */
         { "a second", 100, 200, MRD_SEC - 5, false },
         { "early", INT64_MIN / 4 + 1, 200, 1, true },
         { "too early", INT64_MIN / 4, 200, 1, false },

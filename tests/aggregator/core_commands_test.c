@@ -374,7 +374,7 @@ TEST(who_is_written_and_who_is_not)
     s[0]->save.durable = 5; /* as it is on disk */
     s[1]->save.writing = 4; /* being written */
     s[2]->deleted = true;
-    s[3]->step = MRD_STEP_NEW; /* it waits for its first manifest */
+    s[3]->step = MRD_STEP_NEW; /* the session waits for its first manifest */
     mrd_core_enter(c, core_at(START));
     mrd_core_save_round(c);
     while ((e = mrd_core_effect(c)) != NULL) {

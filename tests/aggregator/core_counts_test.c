@@ -127,7 +127,7 @@ TEST(counts_are_added_with_their_gaps)
     CHECK(a.begun == 11 && a.delivered == 22 && a.held == 33 && a.clock_lost == 44);
     CHECK(a.n_losses == 2 && lost_by(&a, "x") == 12 && lost_by(&a, "y") == 6);
     CHECK(a.gaps.n == 2 && a.gaps.merged);
-    for (unsigned i = 0; i < a.gaps.n; i++) /* each under the row of its cause */
+    for (unsigned i = 0; i < a.gaps.n; i++) /* each gap must be in the row of its cause */
         CHECK_TEXT(a.losses[a.gaps.v[i].cause].cause, a.gaps.v[i].first.ns == 30 ? "y" : "x");
 }
 

@@ -248,8 +248,8 @@ tell(mrd_part *p, uint64_t chosen, uint64_t left_out, uint64_t in_flight, unsign
     mrd_part_tally(p, &t);
 }
 
-/* A count below the previous one belongs to another run of the agent. For processes the largest
- * count is used. */
+/* An agent's count that is lower than its previous one belongs to another run of the agent, so both
+ * are added. For numbers of processes, the largest count is used. */
 TEST(a_tally_that_shrinks_is_of_another_run)
 {
     static const uint64_t next[][3] = { { 9, 20, 30 }, { 10, 19, 30 }, { 10, 20, 29 } };

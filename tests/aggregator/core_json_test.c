@@ -109,7 +109,7 @@ TEST(labels_of_a_node_are_bounded)
     mrd_core_free(c);
 }
 
-/* Every clock value that a node reports. */
+/* Tests that the JSON of a node has every clock value that the node reports. */
 TEST(all_that_is_said_of_a_reading)
 {
     static const char want[] =

@@ -163,7 +163,8 @@ parse(const char *text)
     return o;
 }
 
-/* Each model is listed once for all nodes, and each load has its node. */
+/* A model that several nodes loaded must be listed once, and each of its loads must name its
+ * node. */
 TEST(models_of_nodes_are_gathered)
 {
     mrd_json *a = parse("{\"models\":[{\"sha256\":\"x\",\"loads\":[{\"process_id\":1}]},{\"name\":"

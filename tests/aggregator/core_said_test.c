@@ -163,7 +163,7 @@ TEST(what_may_be_announced)
         mrd_err want;
     } rows[] = {
         { NULL, "x.ntff", 7, 10, MRD_OK },
-        /* Session 0 means that no session lists the file, and only its bytes are requested. */
+        /* the file is of no session, so only its bytes are requested */
         { NULL, "x.ntff", 0, 10, MRD_OK },
         { NULL, "a/b/c/d/e/f/g/h/i/j/k/l/m/n/o/p", 7, 10, MRD_OK },
         { NULL, "a/b/c/d/e/f/g/h/i/j/k/l/m/n/o/p/q", 7, 10, MRD_INVALID },
@@ -243,7 +243,7 @@ TEST(a_whole_file_is_logged_once)
     CHECK(n[7] == 1 && n[8] == 1);
     mrd_core_artifact_logged(c, core_at(START), 7, sha);
     mrd_core_artifact_complete(c, core_at(START), sha, unlogged,
-                               n); /* its line was lost in one of them */
+                               n); /* in one session the log line of the file was lost */
     CHECK(n[7] == 1 && n[8] == 101);
     mrd_core_free(c);
 }

@@ -4,7 +4,7 @@
 #include "tests/aggregator/core_make.h"
 
 #define START (20 * MRD_SEC)
-#define SOON  (5 * MRD_SEC) /* after the start of the aggregator */
+#define SOON  (5 * MRD_SEC) /* a time soon after the start of the aggregator */
 
 /* Starts a session at START and returns it with its first survey. */
 static mrd_session *
@@ -25,7 +25,7 @@ begun(mrd_core *c, const char *require, core_seen *x)
 TEST(a_silent_node_is_asked_three_times)
 {
     static const struct {
-        /* time since the start, and timeout of the survey that begins then; 0 for no new survey */
+        /* ms: time of the step; timeout_ms: timeout of the survey that begins then, 0 for none */
         int64_t ms, timeout_ms;
     } rows[] = { { 499, 0 }, { 500, 500 }, { 999, 0 }, { 1000, 1000 }, { 1999, 0 } };
     mrd_core *c = core_make((mrd_core_limits){ 0 });
@@ -313,7 +313,8 @@ TEST(who_is_absent_is_listed)
     s = core_session(c, 9, 0, MRD_SESSION_ARMING);
     CHECK_ERR("job", mrd_strlist_add(&s->select.jobs, MRD_STR("7")), MRD_OK);
     mrd_require_mark_absent(c, s);
-    CHECK_INT(s->n_parts, 0); /* only the nodes can match jobs */
+    /* no part is listed, because only the nodes know which jobs they run */
+    CHECK_INT(s->n_parts, 0);
     mrd_core_free(c);
 }
 
@@ -593,7 +594,8 @@ TEST(what_a_merge_says_of_the_clocks)
     char text[MRD_WHY_MAX];
 
     s->measured = true;
-    for (unsigned i = 0; i < 6; i++) { /* no violation, one of each kind, all */
+    /* 0: no violation; 1 to 4: one kind of violation; 5: all kinds */
+    for (unsigned i = 0; i < 6; i++) {
         mrd_clock_verdict v = { .done = true,
                                 .held_out = 1,
                                 .absolute = 20,

@@ -140,7 +140,7 @@ TEST(a_file_that_is_whole)
     CHECK(s[0]->artifacts[1].logged && !s[0]->artifacts[0].logged && !s[2]->artifacts[1].logged);
     n = 0;
     mrd_core_artifact_complete(c, core_at(START), sha('1'), count, &n);
-    CHECK_INT(n, 100); /* only for the third session, whose log line was lost */
+    CHECK_INT(n, 100); /* logged for the third session only, because its log line was lost */
     s[0]->state = s[2]->state = MRD_SESSION_COMPLETE;
     CHECK(!mrd_core_artifact_is_open(c, sha('1'))); /* the other session that lists it is deleted */
     s[2]->state = MRD_SESSION_RECORDING;

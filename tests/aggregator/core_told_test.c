@@ -121,8 +121,7 @@ TEST(as_many_questions_as_may)
     mrd_core_free(c);
 }
 
-/* A node's answer to a survey changes what the core stores about the node. What it changes depends
- * on the survey: ARM, TRIGGER or CHANGE. */
+/* Tests which state of a node's part changes by its answer, for each type of survey. */
 TEST(what_an_answer_changes)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });

@@ -213,7 +213,7 @@ typedef struct {
     const char *job;  /* "user=eve uid=54321" */
     const char *path; /* of --export-path */
     bool owner;
-    const mrd_convert_state *conversion; /* of process 7 on i-a; NULL for none */
+    const mrd_convert_state *conversion; /* state for process 7 on i-a; NULL for none */
     const char *artifact;                /* an artifact of the node; NULL for none */
 } task;
 

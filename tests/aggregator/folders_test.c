@@ -126,7 +126,8 @@ TEST(folders_are_measured_and_removed)
     put("artifacts/" SHA_A, 300000, 0);
     snprintf(path, sizeof(path), "%s/artifacts/" SHA_A, test_tmp());
     snprintf(other, sizeof(other), "%s/sessions/%s/model.neff", test_tmp(), text);
-    CHECK(link(path, other) == 0); /* in the session's directory, but counted as the artifact */
+    /* a link in the session's directory, whose bytes count as the artifact's */
+    CHECK(link(path, other) == 0);
     CHECK_ERR("open", mrd_cleaner_open(&o, &c, NULL), MRD_OK);
     mrd_cleaner_measure(c, 1, text);
     mrd_cleaner_close(c); /* when all was done */

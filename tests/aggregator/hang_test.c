@@ -30,7 +30,7 @@ typedef enum {
     STUCK_LOAD,
     STUCK_ON_DEVICE,
     ALL_STUCK,
-    NOT_IN_COLLECTIVE, /* all are in the execution, one did not enter its collective */
+    NOT_IN_COLLECTIVE, /* all ranks are in the execution, and one did not enter its collective */
     STOPPED,
     KILLED,
     EXITS,
@@ -53,7 +53,8 @@ typedef enum {
     VICTIM_EXITS,
     VICTIM_STOPPED,
     TIME_OUTS,
-    TIME_OUTS_END, /* and the ranks end within three seconds after their calls failed */
+    /* calls fail after a time-out, and the ranks end within three seconds after that */
+    TIME_OUTS_END,
     AGENT_SILENT,
     AGENT_RESTARTED, /* the agent of any rank */
     CONSEQUENCES
@@ -164,7 +165,7 @@ leave(job *j, rank *r)
 {
     int op = r->open;
 
-    for (int b = 0; b < 24 && r->entered[op] > 1; b++) /* the first call is no measure */
+    for (int b = 0; b < 24 && r->entered[op] > 1; b++) /* the first call is not counted */
         r->slow_over[op][b] += j->now - r->begin >= (MRD_SEC / 10) << b;
     r->open = -1;
     r->works = false;
@@ -593,7 +594,7 @@ follow(job *j)
         j->node = victim / j->per_node;
         mrd_hang_node_gone(j->h, (uint64_t) j->node + 1, (mrd_local_ns){ j->now });
         break;
-    case AGENT_RESTARTED: /* it takes each rank for moving at first */
+    case AGENT_RESTARTED: /* a new agent assumes at first that each rank makes progress */
         victim = (int) (next(j) % (uint64_t) j->n);
         if (is_cut(j, victim / j->per_node))
             break;

@@ -51,7 +51,7 @@ reply(void *self, mrd_http_request *req, mrd_why *why)
     return mrd_http_reply_text(req, 200, "text/plain", &text);
 }
 
-static mrd_dur_ns patience; /* of /made; 0 for no limit */
+static mrd_dur_ns patience; /* maximum wait of a request for /made; 0 means no limit */
 /* the result of /made, and the number of calls that looked for it */
 static _Atomic int made, looked;
 
@@ -195,8 +195,8 @@ TEST(held_until_it_is_known)
         known = asked = 0;
         fd = begin(h, rows[i].request);
         CHECK_ROW(rows[i].name, fd >= 0 && wait_asked(1));
-        /* While this request waits, another caller is answered. That another caller was identified
-         * has no effect on this request. */
+        /* While this request waits for the identification of its caller, another caller must be
+         * answered. The identification of that caller must not affect this request. */
         CHECK_ROW(rows[i].name, is(rest(begin(h, "GET /it HTTP/1.1\r\nHost: localhost\r\n"
                                                  "Authorization: Bearer known\r\n" ENDED)),
                                    200, "v=none;"));

@@ -74,7 +74,7 @@ produce_much(void *self, mrd_out *out, mrd_why *why)
     (void) why;
     memset(block, 'x', sizeof(block));
     for (int i = 0; i < 4096 && mrd_out_err(out) == MRD_OK;
-         i++) { /* 32 MiB, far more than the queue */
+         i++) { /* writes 32 MiB, far more than the queue of a reply holds */
         mrd_out_add(out, block, sizeof(block));
         produced = i + 1;
     }
@@ -607,7 +607,7 @@ TEST(streams_are_bounded_and_cancelled)
     slow[0] = dial(h);
     CHECK(write(slow[0], request, strlen(request)) > 0);
     TEST_UNTIL((mrd_httpd_count(h, &counts), counts.streams_now == 1));
-    mrd_httpd_stop(h); /* with a stream in the middle */
+    mrd_httpd_stop(h); /* stops the server while a stream is being sent */
     CHECK_INT(produce_done, 5);
     close(slow[0]);
 }

@@ -1,4 +1,5 @@
-#undef _FORTIFY_SOURCE /* its inline functions have the names defined here */
+/* with _FORTIFY_SOURCE, the C library defines inline functions with the names defined here */
+#undef _FORTIFY_SOURCE
 #include "tests/aggregator/journal_disk.h"
 
 #include <errno.h>

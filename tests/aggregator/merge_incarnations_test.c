@@ -125,7 +125,8 @@ TEST(incarnations_are_linked_by_nodes_whose_clocks_ran_on)
     CHECK(file_has(path, "clock.link.2"));
     CHECK_INT(times_in_file(path, "by 2 clocks that ran on over the "), 2); /* a fact and a note */
     check_second_incarnation(&r,
-                             mrd_incarnation_bound(l)); /* with the tables that the merge saved */
+                             /* uses the clock tables that the merge saved */
+                             mrd_incarnation_bound(l));
 }
 
 /* Merges only the node i-c, which recorded in the second incarnation only. Its events must get the

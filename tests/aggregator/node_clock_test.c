@@ -194,7 +194,7 @@ TEST(a_break_parts_epochs)
     at.before_ns = 120 * MRD_SEC + MRD_SEC / 2;
     put_pairs(&rec, &r, 0, PAIRS, 0);
     put(&rec, &none, &at);
-    /* of a newer agent: a break of unknown kind, so nothing is estimated across it */
+    /* a newer agent reports a break of an unknown kind, so nothing is estimated across it */
     at.cause = 77;
     at.after_ns = 60 * MRD_SEC + MRD_SEC / 4;
     at.before_ns = 60 * MRD_SEC + MRD_SEC / 2;

@@ -54,7 +54,7 @@ tell(mrd_part *p, const told *t, const told *at_boot)
         c.at_boot = &base;
     }
     mrd_part_count(p, t->since, (mrd_local_ns){ ++now_s * MRD_SEC },
-                   &c); /* each has an epoch of that number */
+                   &c); /* each agent has the epoch with its number */
 }
 
 static void
@@ -159,7 +159,8 @@ TEST(a_node_that_began_anew)
     }
 }
 
-/* Without a report of the boot everything counted is new, and the held events are lost. */
+/* The agent does not report what it had at its boot. Everything that it counts is then new, and
+ * events that the previous agent held are lost. */
 TEST(an_agent_that_kept_nothing)
 {
     static const row r = { .name = "kept nothing" };
@@ -596,7 +597,7 @@ tell_tally(mrd_part *p, uint64_t chosen, uint64_t left_out, uint64_t in_flight)
 TEST(what_was_there_is_counted_over_restarts_of_both)
 {
     for (unsigned restarts = 0; restarts < 8;
-         restarts++) { /* of the aggregator, after each report */
+         restarts++) { /* bit i: the aggregator restarts after report i */
         mrd_node n = { .instance_id = "i-1" };
         mrd_part *p = mrd_part_new(&n, 1);
         static const uint64_t words[][3] = { { 100, 7, 3 }, { 50, 2, 0 }, { 60, 2, 1 } };

@@ -23,8 +23,7 @@ frame_of(part *p, uint8_t type)
                         .boot = mrd_boot_key(mrd_str_of(p->boot)) };
 }
 
-/* CLOCK_MONOTONIC_RAW of the aggregator when the recording begins. It differs from the session
- * time, so that code that confuses the two fails. */
+/* RAW of the aggregator at session time 0, so that session time and RAW differ */
 #define RAW_ZERO (5000 * MRD_SEC)
 
 /* Fills the aggregator's own clock readings for the time of this part. */
@@ -191,7 +190,7 @@ add_node(recording *r, part *parts, size_t n)
     REQUIRE(mrd_journal_close(j, NULL) == MRD_OK);
     snprintf(node->instance_id, sizeof(node->instance_id), "%s", parts[0].id);
     node->local = (mrd_local_ns){ ZERO - parts[0].offset };
-    node->wall = (mrd_wall_ns){ ZERO + 7 * MRD_SEC }; /* its wall clock is wrong by that */
+    node->wall = (mrd_wall_ns){ ZERO + 7 * MRD_SEC }; /* the node's wall clock is wrong by 7 s */
 }
 
 mrd_export_result

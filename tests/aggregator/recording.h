@@ -13,8 +13,9 @@
 #define ZERO        (1700000000LL * MRD_SEC) /* session time of the start */
 #define PAIRS       120                      /* a second apart */
 #define COLLECTIVES 100
-#define READINGS    8              /* of other clocks, at each end */
-#define LATENCY     (100 * MRD_US) /* from the last entry until all leave */
+#define READINGS    8 /* number of readings of other clocks, at the begin and at the end */
+/* time from the entry of the last rank until all ranks leave a collective */
+#define LATENCY (100 * MRD_US)
 
 typedef struct {
     char dir[256];
@@ -31,7 +32,8 @@ typedef struct {
     int64_t early;      /* enters this long before the last */
     int64_t mostly;     /* replaces `early` three times of four, on a device track; 0 for never */
     unsigned more;      /* further collectives that only this part saw */
-    const char *incarnation; /* of the aggregator that answered; NULL if not reported */
+    /* incarnation of the aggregator that answered the probes; NULL if not reported */
+    const char *incarnation;
     int64_t
         /* bound of that incarnation's wall clock, which equals session time without the lie; 0
          * if it was not read */

@@ -94,7 +94,7 @@ TEST(by_size_the_oldest_first)
     CHECK(c->deleted && !a->deleted && !b->deleted && !d->deleted);
     retain(c0, 5 * HOUR); /* a session being removed is not counted again */
     CHECK(!a->deleted && !d->deleted);
-    /* it alone exceeds the limit, so the others are removed and it stays */
+    /* this session alone exceeds the limit, so all other sessions are removed */
     b->parts[0]->bytes = 1000;
     retain(c0, 5 * HOUR);
     CHECK(a->deleted && d->deleted && !b->deleted);
@@ -225,7 +225,7 @@ TEST(a_clock_that_was_set_removes_nothing)
         /* the clock is set by `by` at 100 hours and back after 1 s; `at`: time of the last check
          * since then */
         int64_t by, at;
-        unsigned removed; /* of one old and one young session */
+        unsigned removed; /* number of removed sessions, of one old and one young session */
     } rows[] = { { "not set", 0, 2 * MRD_SEC, 1 },
                  { "corrected a little", 30 * MRD_SEC, 2 * MRD_SEC, 1 },
                  { "an hour ahead", HOUR, HOUR / 2, 0 },

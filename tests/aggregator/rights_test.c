@@ -1,6 +1,6 @@
-/* Tests the access rights of every HTTP route with every role, for sessions of the caller, of
- * another owner, without an owner, and for one that does not exist. The expected rights are in the
- * table below. A route that is not in the table fails the test. */
+/* Tests access rights: every route with every role, for sessions of the caller, of another owner,
+ * without an owner, and for a session that does not exist. The grid below is written by hand, and a
+ * route that it lacks fails the test. */
 #include "aggregator/access/rights.h"
 
 #include <netinet/in.h>

@@ -183,7 +183,8 @@ TEST(one_id_one_agent)
     fake_end(&one);
     fake_end(&two);
     {
-        static fake_agent three; /* until the aggregator notices the disconnect of the first */
+        /* used until the aggregator notices that the first agent disconnected */
+        static fake_agent three;
 
         for (int64_t end = test_deadline(); !three.welcomed && test_in_time(end);
              test_look_again()) {

@@ -135,7 +135,7 @@ TEST(one_of_two_fails)
         const char *name, *body;
         mrd_err err;
         size_t n;
-        const char *says; /* in the note of a successful run, otherwise in the error */
+        const char *says; /* expected text in the note of a successful run, or in the error */
     } rows[] = {
         { "both are good", "echo x > device_profile_$5.json", MRD_OK, 2, "" },
         { "the first", "echo x > device_profile_$5.json; [ $5 = parquet ] || { echo bad; exit 3; }",

@@ -12,7 +12,8 @@ TEST(says_release_and_commit)
         { "", MRD_RELEASE },
         { "9c807b6a2461", MRD_RELEASE " (9c807b6a2461)" },
         { "9c807b6a2461-dirty", MRD_RELEASE " (9c807b6a2461-dirty)" },
-        { "a\nb\"c d", MRD_RELEASE " (abcd)" }, /* it is printed in JSON, logs and tables */
+        /* other characters are removed, because the text stands in JSON, logs and tables */
+        { "a\nb\"c d", MRD_RELEASE " (abcd)" },
     };
     char text[MRD_BUILD_TEXT];
 

@@ -271,7 +271,7 @@ TEST(from_cpp)
 TEST(deeper_than_the_header_shows)
 {
     start();
-    for (int i = 0; i < 300; i++) /* also deeper than the maximum number of open scopes */
+    for (int i = 0; i < 300; i++) /* nests deeper than the maximum number of open scopes */
         mrd_push(domain, "deep");
     for (int i = 0; i < 300; i++)
         mrd_pop();
@@ -474,7 +474,7 @@ TEST(statistics)
     CHECK_INT(mrd_dumps(0, "json", "colour", 1, &text), MERIDIAN_INVALID);
 }
 
-/* C-19: the time-weighted mean, not (max - min) / 2. */
+/* C-19: the mean of a counter must be weighted by time, and not be (max - min) / 2. */
 TEST(counter_mean)
 {
     mrd_counter *c;

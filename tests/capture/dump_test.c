@@ -328,7 +328,7 @@ TEST(numbers_of_a_program_with_a_comma)
     mrd_free(text);
     CHECK_INT(mrd_dump(1), MERIDIAN_OK);
     CHECK(strstr(slurp(path), "\"value\":1.5}") != NULL);
-    snprintf(number, sizeof(number), "%.1f", 1.5); /* and the program's locale is unchanged */
+    snprintf(number, sizeof(number), "%.1f", 1.5); /* the program's locale must be unchanged */
     CHECK_TEXT(number, "1,5");
 }
 

@@ -390,7 +390,7 @@ choose_inspect(void)
     SHOW(F(nrt_inspect_config_set_enable_inspect_on_fail)(inspect, true));
     SHOW(F(nrt_inspect_begin_with_options)(inspect));
     SHOW(F(nrt_inspect_stop)());
-    SHOW(F(nrt_inspect_begin)()); /* the environment requests no inspection */
+    SHOW(F(nrt_inspect_begin)()); /* the environment requests no capture */
     SHOW(F(nrt_inspect_stop)());
     SHOW(F(nrt_inspect_config_free)(inspect));
 }

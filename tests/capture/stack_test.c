@@ -37,7 +37,7 @@ typedef struct {
     const char *name;
     void (*before)(void); /* prepares the call on the usual stack, or NULL */
     void (*call)(void);
-    bool annotates; /* the call records an event, which may be the first one of its process */
+    bool annotates; /* the call records an event, which may be the first of its process */
     size_t most;
 } entry;
 

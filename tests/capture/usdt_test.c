@@ -255,7 +255,7 @@ TEST(a_tool_sees_what_is_recorded_and_nothing_when_it_does_not_look)
         poke(nop, 0xcc);
     }
     work();
-    CHECK_INT(n_hits, 0); /* not traced, so not even the nop is executed */
+    CHECK_INT(n_hits, 0); /* no tool traces the probe, so not even the nop is executed */
     attach(true);
     work();
     attach(false);

@@ -262,7 +262,7 @@ TEST(nothing_is_matched_behind_a_gap)
     loss.ts = (mrd_ev_ns){ local(far, end_of(19) + MRD_MS) };
     loss.dur_ns = 49 * MRD_MS;
     loss.name = mrd_catalog_intern(w.cat, "ring full");
-    /* The loss belongs to the same node, but to another input file. */
+    /* the loss is of the same node, but in another file */
     CHECK_ERR("loss", mrd_stream_push(s[2], &loss), MRD_OK);
     run_core(&w, s[1], b, far, 25, STEPS);
     loss.dur_ns = 1;

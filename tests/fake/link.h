@@ -22,7 +22,7 @@ typedef struct {
     unsigned no_room; /* number of next announcements to refuse because the store is full */
     uint64_t announces, chunks, artifacts, artifact_bytes, hellos, heartbeats;
     int64_t first_ns, last_ns;
-    Mrd__NodePhase phase;                     /* of the first session, from the last heartbeat */
+    Mrd__NodePhase phase; /* phase of the first session, from the last heartbeat */
     uint64_t begun, delivered, held, dropped; /* ... and its counters */
     uint32_t cut_files;                       /* number of trace files that were read in part */
     char cut_file[256];
@@ -54,9 +54,9 @@ void fake_aggregator_take(fake_aggregator *g, mrd_bytes frame);
 typedef struct {
     uint64_t seed;
     unsigned loss, twice, late; /* per 1000: lost requests, duplicated requests, late replies */
-    mrd_dur_ns delay;           /* of each reply; doubled for late replies */
-    mrd_dur_ns resend;          /* of the transport; 0 for 20 ms */
-    bool down;                  /* drops everything while set; may change at any time */
+    mrd_dur_ns delay;           /* delay of each reply; doubled for late replies */
+    mrd_dur_ns resend; /* time after which the transport resends a request; 0 means 20 ms */
+    bool down;         /* drops everything while set; may change at any time */
 } fake_faults;
 
 /* Creates an in-process transport to g. `faults` is borrowed and may change. */

@@ -63,7 +63,8 @@ bed_state_is(bed *b, const char *want)
 bool
 bed_state_becomes(bed *b, const char *want)
 {
-    int64_t end = mrd_local_now().ns + 15 * BED_PATIENCE; /* it may have much to process */
+    /* a long timeout, because the aggregator may have much to process */
+    int64_t end = mrd_local_now().ns + 15 * BED_PATIENCE;
     bool is = bed_state_is(b, want);
 
     while (!is && mrd_local_now().ns < end) {

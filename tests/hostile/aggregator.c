@@ -225,7 +225,9 @@ request_bytes(hostile *h, mrd_server_request *request)
     m.message = some_text(d);
     m.retry_after_ms = (uint32_t) absurd(d);
     if (!h->lie && m.err != 0 && m.retry_after_ms == 0)
-        m.retry_after_ms = 10; /* to refuse an announcement for good is a lie, too */
+        /* refuses only for now, because a permanent refusal of an announcement would be a lie,
+         * too */
+        m.retry_after_ms = 10;
     answer(h, request, MRD_FRAME_REQUEST, &m);
 }
 

@@ -12,7 +12,7 @@ typedef struct {
     const char *id;    /* answer to the request of instance-id, or NULL for status 404 */
     int token_status;  /* of the PUT */
     bool silent;       /* accepts and never answers */
-    bool token_needed; /* GET without the token is 401 */
+    bool token_needed; /* a GET request without the session token gets status 401 */
 } behaviour;
 
 static behaviour now;

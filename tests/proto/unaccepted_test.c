@@ -237,7 +237,8 @@ TEST(agents_that_resend_are_not_locked_out)
     int fd[HOLDERS];
 
     CHECK(agents_are_answered(s, true));
-    CHECK(agents_are_answered(s, false)); /* also if no hello arrives for a long time */
+    /* agents must also be answered if no hello arrives for a long time */
+    CHECK(agents_are_answered(s, false));
     hold(s, fd, HOLDERS);
     CHECK(agents_are_answered(s, true));
     CHECK(mrd_server_unaccepted_closed(s) > 0);

@@ -118,7 +118,7 @@ check_reported(world *w, const agent *a, Mrd__ControlType type, uint64_t session
     const disk_session *d = disk_of(w, session);
 
     if (a != NULL && !w->up)
-        return; /* the message was sent before the aggregator was killed */
+        return; /* the message was in flight when the aggregator stopped */
     if (type == MRD__CONTROL_TYPE__CONTROL_GO && (d == NULL || !d->durable_go))
         sim_fail(w, "a start was told before it was on disk");
     if (type == MRD__CONTROL_TYPE__CONTROL_STOP && (d == NULL || !d->durable_stop))

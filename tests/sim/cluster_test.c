@@ -390,8 +390,8 @@ is_found(unsigned bug, uint64_t seeds)
     return found;
 }
 
-/* Each planted bug is detected by one of many seeds. MRD_SLICE=n tests one bug of SLICES, beginning
- * with the n-th, and MRD_BUG=NAME tests one. */
+/* Checks that one of many seeds detects each planted bug. MRD_SLICE=n tests every SLICES-th bug,
+ * beginning with the n-th, and MRD_BUG=NAME tests one bug. */
 static void
 find_bugs(bool of_agent, uint64_t seeds)
 {

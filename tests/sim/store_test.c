@@ -171,7 +171,8 @@ TEST(what_is_recovered_is_durable)
         { "syncfs", EXT4_SUPER_MAGIC, SIM_DISK_SYNC_ALL, 0 },
         { "syncfs that tells nothing", TMPFS_MAGIC, SIM_DISK_SYNC_ALL, 0 },
         { "a write", EXT4_SUPER_MAGIC, SIM_DISK_WRITE, 0 },
-        { "a folder", TMPFS_MAGIC, SIM_DISK_SYNC_FOLDER, 2 }, /* after the syncs of the open */
+        /* the fault comes after the syncs that opening the store makes */
+        { "a folder", TMPFS_MAGIC, SIM_DISK_SYNC_FOLDER, 2 },
     };
 
     for (unsigned i = 0; i < MRD_COUNT(rows) * 20; i++) {

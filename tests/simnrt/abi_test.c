@@ -375,7 +375,7 @@ TEST(wrong_settings_are_refused)
     OK(nrt_init(NRT_FRAMEWORK_TYPE_NO_FW, "", ""));
 }
 
-/* Each setting of sim_env.def is in the table of the documentation. */
+/* Each setting of sim_env.def must be in the table of the documentation. */
 TEST(every_setting_is_documented)
 {
     static const char *const settings[] = {

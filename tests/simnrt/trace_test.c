@@ -128,7 +128,8 @@ TEST(one_execution_tells_its_story)
     json_decref(f.doc);
 }
 
-/* Each event of a device memory has its memory use: of tensors only, and including models. */
+/* Each event of an allocation states how much device memory is in use: for tensors only, and
+ * including models. */
 TEST(device_memory_is_accounted)
 {
     /* Core 1 uses the second HBM of the first device, and core 9 an HBM of the third device. */

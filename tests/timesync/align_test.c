@@ -54,7 +54,9 @@ TEST(maps_between_bins_exactly_at_large_offsets)
 
     REQUIRE(mrd_align_map(a, &c, (mrd_local_ns){ 2500000000LL }, &s, &b));
     CHECK_INT(s.ns, 1000000000000000000LL + 2500000000LL + 92500);
-    CHECK_INT(b.lo.ns, s.ns - 1525); /* 1500 and w d^2 / 8 = 25 in the middle */
+    /* the bound is 1500 ns at both bins, and wider by w d^2 / 8 = 25 ns in the middle between
+     * them */
+    CHECK_INT(b.lo.ns, s.ns - 1525);
     CHECK_INT(b.hi.ns, s.ns + 1525);
     CHECK_INT(b.quality, MRD_ALIGN_GOOD);
     CHECK_INT(b.epoch, 0);
@@ -73,7 +75,8 @@ TEST(extrapolation_widens_and_says_so)
 
     REQUIRE(mrd_align_map(a, &c, (mrd_local_ns){ 30 * MRD_SEC }, &s, &b));
     CHECK_INT(s.ns, 30 * MRD_SEC + 37000 * 30);
-    CHECK_INT(b.hi.ns - s.ns, 1500 + 100 * 10 + 100 * 100); /* hi, rate, w d^2 / 2 */
+    /* bound of the last bin, its uncertain rate over 10 s, and w d^2 / 2 */
+    CHECK_INT(b.hi.ns - s.ns, 1500 + 100 * 10 + 100 * 100);
     CHECK_INT(s.ns - b.lo.ns, 1500 + 100 * 10 + 100 * 100);
     CHECK_INT(b.quality, MRD_ALIGN_EXTRAPOLATED);
     REQUIRE(mrd_align_map(a, &c, (mrd_local_ns){ -10 * MRD_SEC }, &s, &b));
@@ -239,7 +242,9 @@ typedef struct {
     mrd_align *all, *alone[DRAWN_SEGMENTS]; /* the table, and a table for each of its segments */
     size_t n;
     int64_t edges[DRAWN_SEGMENTS *
-                  (DRAWN_BINS + 2)]; /* times at which the kind of the answer changes */
+                  /* times at which another rule gives the result: borders of bins, segments and
+                   * gaps */
+                  (DRAWN_BINS + 2)];
     size_t n_edges;
 } drawn_table;
 

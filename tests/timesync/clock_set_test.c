@@ -154,7 +154,8 @@ TEST(stamps_of_before_it_are_not_believed)
     CHECK_ERR("agent", mrd_timeserve_agent(s, 1, key), MRD_OK);
     CHECK_INT(doubted(s, 3, false, false), 0);
     CHECK_INT(doubted(s, 3, true, false), 3);
-    CHECK_INT(doubted(s, 3, false, true), 3); /* after the wait, before the clock is read */
+    /* the clock is set after the wait and before it is read */
+    CHECK_INT(doubted(s, 3, false, true), 3);
     CHECK_INT(doubted(s, 3, false, false), 0);
     CHECK_INT(doubted(s, 2 * MRD_UDP_BATCH + 1, true, false),
               2 * MRD_UDP_BATCH + 1); /* they all lay there */

@@ -47,7 +47,8 @@ TEST(text_names_every_epoch_and_the_assumptions)
     CHECK(strstr(text, "suspend") != NULL);
     CHECK(strstr(text, "udp-kernel") != NULL);
     CHECK(strstr(text, "+37.000") != NULL);
-    CHECK(strstr(text, "+3600.000703000 s") != NULL); /* 3600 s and 19 bins of 37 us */
+    /* offset: 3600 s, and 37 us for each of 19 bins */
+    CHECK(strstr(text, "+3600.000703000 s") != NULL);
     CHECK(strstr(text, "1.60 us") != NULL);
     CHECK(strstr(text, " ppb/s ") != NULL);
     CHECK(strstr(text, "37.000      200 ") != NULL);

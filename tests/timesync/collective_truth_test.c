@@ -40,7 +40,7 @@ typedef struct {
 typedef struct {
     const char *what;
     int ranks, steps;
-    int slots; /* the time is divided into slots; a clock is set or slewed at most once in a slot */
+    int slots; /* number of slots of the span; each has at most one step or slew */
     bool taken[STEPS];
     double span;
     clk clocks[RANKS];
@@ -213,8 +213,8 @@ lose(rng *r, job *j)
     }
 }
 
-/* Jobs with few collectives per pair of ranks, at regular intervals, that the ranks record at
- * different times. Little tells which of them belong together. */
+/* Draws jobs with few collectives per pair of ranks, at regular intervals, which the ranks record
+ * at different times. Such data hardly show which collectives belong together. */
 static bool
 is_sparse(rng *r, job *j, pace *p)
 {
@@ -456,7 +456,9 @@ TEST(whatever_is_stated_holds)
     static const struct {
         const char *name;
         kind of;
-        int answered; /* at least one of this many jobs, because refusing everything is no answer */
+        /* at least one in this number of jobs must be answered, so that the solver cannot refuse
+         * everything */
+        int answered;
     } rows[] = { { "odd jobs", ODD, 4 },
                  { "odd jobs with numbers", NUMBERED, 4 },
                  { "jobs with rough ends", ROUGH, 2 },

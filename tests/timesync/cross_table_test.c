@@ -205,8 +205,8 @@ TEST(a_devices_time_is_of_the_era_of_its_sync_point)
             CHECK(llabs(p.raw.ns - raw) < MRD_US);
             CHECK_INT(mrd_cross_table_span(&t, p.era, other, length, off), length);
             p = mrd_cross_table_find(&t, WALL + raw, off, at + 300 * MRD_MS);
-            CHECK(llabs(p.raw.ns - raw) <
-                  MRD_US); /* found by the offset of an earlier sync point */
+            /* the stamp is converted by an earlier sync point */
+            CHECK(llabs(p.raw.ns - raw) < MRD_US);
             mrd_cross_table_fini(&t);
         }
     }
@@ -221,7 +221,8 @@ TEST(spans_across_a_step)
     CHECK_INT(span_of(&t, WALL + MRD_SEC, 7 * MRD_MS), 7 * MRD_MS);
     CHECK_INT(span_of(&t, WALL + at - 2 * MRD_MS, hour + 7 * MRD_MS), 7 * MRD_MS);
     mrd_cross_table_fini(&t);
-    t = readings(200 * MRD_MS, -hour, at, 0); /* its end has an earlier reading than its begin */
+    /* the clock is set back, so the end of the span has an earlier reading than its begin */
+    t = readings(200 * MRD_MS, -hour, at, 0);
     CHECK_INT(span_of(&t, WALL + at - 2 * MRD_MS, 7 * MRD_MS - hour), 7 * MRD_MS);
     mrd_cross_table_fini(&t);
 }

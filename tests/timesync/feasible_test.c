@@ -87,7 +87,8 @@ TEST(clip_keeps_exactly_the_half_plane)
     }
 }
 
-/* Every state moved by any allowed change of rate stays inside, and the set is not much larger. */
+/* A set of possible offsets and rates is moved ahead in time. It must contain every state that an
+ * allowed change of rate can reach, and must not be much larger. */
 TEST(advance_holds_every_allowed_motion)
 {
     uint64_t first = rng_seed();

@@ -186,8 +186,7 @@ TEST(joiner_meets_replay_restart_and_overwriting)
     CHECK(!mrd_joiner_served(j, &r)); /* an old one, replayed */
     r.id.agent_epoch = 2;             /* the agent restarted, so k may begin again */
     CHECK(mrd_joiner_served(j, &r));
-    /* The agent restarted again, and its wall clock was set back, so agent_epoch may be lower. */
-    r.id.agent_epoch = 1;
+    r.id.agent_epoch = 1; /* the agent starts again, after its wall clock was set back */
     CHECK(mrd_joiner_served(j, &r));
     r.id.k = 9;
     CHECK(mrd_joiner_served(j, &r));
@@ -264,10 +263,11 @@ TEST(one_pair_in_ten_is_held_out_never_two_in_a_row)
         }
         CHECK_INT(held, 1);
     }
-    for (size_t i = 1; i < 9; i++) /* not in step with the workload */
+    /* probes must not keep a constant phase to a periodic workload */
+    for (size_t i = 1; i < 9; i++)
         CHECK(places[i] > 80 && places[i] < 170);
     for (uint32_t other = 0; other < 3;
-         other++) { /* also different from another agent, another run, or other decades of probes */
+         other++) { /* the choice must also differ between agents, runs and groups of ten probes */
         size_t same = 0;
 
         for (uint32_t pair = 0; pair < 10000; pair++)

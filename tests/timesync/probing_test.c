@@ -20,7 +20,7 @@ static const uint8_t key[MRD_PROBE_KEY_LEN] = { 5, 6, 7 };
 static int64_t
 bend(void *self, int64_t raw)
 {
-    return raw + *(int64_t *) self; /* *self is how far the node's clock is ahead, in ns */
+    return raw + *(int64_t *) self; /* the clock of this node is ahead by *self ns */
 }
 
 static mrd_timeserve *

@@ -67,7 +67,8 @@ TEST(small_values_are_exact_and_extremes_fit)
 /* A quantile in a table must never exceed the largest value. */
 TEST(quantiles_lie_between_the_least_and_the_largest)
 {
-    for (uint64_t step = 1000; step >= 10; step /= 100) { /* in the struct, and in pages */
+    /* few values, which are stored in the struct itself, and more values, which need pages */
+    for (uint64_t step = 1000; step >= 10; step /= 100) {
         mrd_hist h = { 0 }, low = { 0 }, none = { 0 };
 
         for (uint64_t v = 903000; v >= 900000; v -= step)

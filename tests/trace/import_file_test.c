@@ -384,7 +384,7 @@ TEST(names_of_one_file_are_bounded_and_that_is_said)
     snprintf(times, sizeof(times), "%u times a name stands as '(too many", MANY - kept);
     CHECK(strstr(mrd_catalog_text(options.catalog, input->error).p, times) != NULL);
 
-    input = read_names(&options, 1000, "ordinary"); /* the next file keeps all of its names */
+    input = read_names(&options, 1000, "ordinary"); /* the next file must keep all of its names */
     CHECK(input->state == MRD_INPUT_OK && input->error == MRD_SID_EMPTY);
     CHECK(has_name(options.catalog, "ordinary", 0) && has_name(options.catalog, "ordinary", 999));
     for (unsigned i = 0; i < 4; i++) /* until the space is used up, except for messages about it */

@@ -23,7 +23,7 @@ typedef struct {
     mrd_catalog *cat;
     uint64_t lost[LOST_CORES], given[LOST_CORES];
     uint64_t inside;       /* losses whose time range contains no delivered event of the core */
-    const bool *delivered; /* by core and time: the delivered events */
+    const bool *delivered; /* true for each delivered event, by core and time */
     int64_t newest;
 } lost_sink;
 
@@ -369,7 +369,8 @@ TEST(gaps_are_filled_in_any_order)
             else
                 held[n_held++] = i;
         }
-        for (size_t left = n_held; left > 0; left--) { /* in any order, and sometimes not at all */
+        /* delivers the held events in any order, and drops some */
+        for (size_t left = n_held; left > 0; left--) {
             size_t i = (size_t) (test_rand(&seed) % left);
             int64_t number = held[i];
 

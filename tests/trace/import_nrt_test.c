@@ -352,8 +352,7 @@ static const struct {
     const char *name, *text;
     mrd_err err;
     size_t events, dropped;
-    /* text that the error, the message of the input or the first note must contain */
-    const char *said;
+    const char *said; /* expected text in the error, in the input's message or in the first note */
 } rows[] = {
     { "no version", "{\"events\":[" EV("a", "instant", "0", "1", "1", T0 "00000", "") "]}", MRD_OK,
       1, 0, "does not state its data_version" },

@@ -339,8 +339,7 @@ TEST(clocks_become_one)
 {
     static const struct {
         const char *name;
-        /* expected time of the event on the trace clock; 0 means that the event is dropped */
-        int64_t ns;
+        int64_t ns; /* expected time on the trace clock; 0 means that the event is dropped */
         uint32_t bound_ns;
     } rows[] = { { "boot", 1500, MRD_BOUND_LOCAL },       { "mono early", 900, MRD_BOUND_UNKNOWN },
                  { "mono", 1150, MRD_BOUND_UNKNOWN },     { "delta 1", 4000, MRD_BOUND_LOCAL },
@@ -485,7 +484,7 @@ TEST(other_packets_are_counted_and_named)
     uLongf len;
 
     for (int i = 0; i < 3; i++) {
-        pb_text(&p, i < 2 ? 1 : 37, "bytes"); /* of the kernel, of a heap profile */
+        pb_text(&p, i < 2 ? 1 : 37, "bytes"); /* a counter of the kernel, or of a heap profile */
         pb_number(&p, 10, 3);
         packet(&trace, &p);
     }

@@ -321,7 +321,8 @@ TEST(the_guides_example)
     REQUIRE((ev = collect_named(&c, "nrt_tensor_write", 0)) != NULL);
     CHECK_INT(ev->ts.ns, 1729888371056597613);
     CHECK_INT(collect_arg(&c, ev, "tensor_id")->v.i, 4900392441224765051);
-    CHECK_INT(ev->arg_count, 3); /* not type, group and parent_id, which other values give */
+    /* without type, group and parent_id, because other members of the event have these values */
+    CHECK_INT(ev->arg_count, 3);
     CHECK_INT(collect_process(&c, ev)->process_id, 1627711);
     CHECK_INT(collect_track(&c, ev)->source, MRD_SRC_RUNTIME);
     REQUIRE((ev = collect_named(&c, "PjitFunction(matmul_allgather)", 0)) != NULL);

@@ -699,7 +699,7 @@ static const struct {
     const char *name, *text;
     mrd_err err;
     size_t events, dropped;
-    const char *said; /* in the error or the input's message */
+    const char *said; /* expected text in the error or in the input's message */
 } broken[] = {
     { "array without end", "[{\"ph\":\"i\",\"name\":\"a\",\"ts\":1}", MRD_OK, 1, 0, "" },
     { "array ending in a comma", "[{\"ph\":\"i\",\"name\":\"a\",\"ts\":1},\n", MRD_OK, 1, 0, "" },

@@ -79,7 +79,7 @@ TEST(planes_lines_events_and_statistics)
         ev = collect_named(&c, "fusion.1", 0);
         REQUIRE(ev != NULL);
         CHECK_INT(ev->ts.ns, 1700000000000000000 + 911061 + 1);
-        CHECK_INT(ev->dur_ns, 2); /* from 1.5 to 3.5, both rounded down */
+        CHECK_INT(ev->dur_ns, 2); /* from 1.5 ns to 3.5 ns, both rounded down */
         CHECK_TEXT(collect_arg_text(&c, ev, "step"), "-5");
         CHECK_TEXT(collect_arg_text(&c, ev, "phase"), "train");
         CHECK_TEXT(collect_arg_text(&c, ev, "kind"), "step");
@@ -90,7 +90,7 @@ TEST(planes_lines_events_and_statistics)
         CHECK_INT(collect_track(&c, ev)->device_idx, 3);
         CHECK_TEXT(collect_str(&c, ev->category), "kernel");
         CHECK_TEXT(collect_str(&c, collect_track(&c, ev)->name), "/device:NEURON:3 Stream #1");
-        ev = collect_named(&c, "event 300", 0); /* its name is in no table */
+        ev = collect_named(&c, "event 300", 0); /* an event with a name that is in no table */
         REQUIRE(ev != NULL);
         CHECK_INT(ev->ts.ns, 1700000000000000000 + 911061 + 7000);
         collect_free(&c);

@@ -194,7 +194,8 @@ rnd(uint64_t *seed, uint64_t n)
 
 TEST(mutations_agree_with_jansson)
 {
-    /* Without the zero byte, which jansson treats as the end of the document. */
+    /* The bytes of random documents. The zero byte is left out, because jansson treats it as the
+     * end of the document. */
     static const char alphabet[] = "{}[]\",:\\u0123456789abcdefE+-.tnrflse \n\x01\x80\xc3\xed\xff";
     uint64_t seed = 20260301;
 

@@ -146,7 +146,7 @@ try(size_t workers, size_t names, size_t spans)
 
         span(&t, k, name, (uint32_t) below(workers), below(3) == 0 ? below(1000000) : below(3));
     }
-    if (workers > 0) { /* a span with a name that the catalog got after the kernels were created */
+    if (workers > 0) { /* a kernel with a name that was added to the catalog later */
         mrd_work work = { .worker = 0, .on = MRD_ON_COMPUTE };
 
         mrd_kernels_add(k, &work, mrd_catalog_intern(t.cat, "a later one"), 77);

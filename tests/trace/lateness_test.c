@@ -77,7 +77,7 @@ TEST(both_left_the_same_collective)
     span(&j, 1, MRD_ON_COMPUTE, 2060, 3260);
     span(&j, 0, MRD_ON_COLLECTIVE, 3000, 4000);
     span(&j, 1, MRD_ON_COLLECTIVE, 3260, 4000);
-    /* worker 1 left the first collective 10 ns later than worker 0 */
+    /* this worker left the first collective later */
     CHECK_INT(collective_over(&j, 1, 3000, 3260), 10);
     check_sum("compute", &j, 260, parts, 10);
     mrd_lateness_free(j.l);

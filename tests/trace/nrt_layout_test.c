@@ -1,5 +1,5 @@
-/* The fast path for events of the runtime's trace gives the same events, counts and errors as the
- * JSON reader, for any text. */
+/* Tests the fast path for events of the runtime's trace (trace/import/nrt/nrt_layout.c). It must
+ * give the same events, counts and errors as the JSON reader, for any text. */
 #include "tests/check.h"
 #include "tests/trace/events.h"
 #include "tests/trace/nrt_ways.h"

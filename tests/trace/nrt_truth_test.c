@@ -22,9 +22,9 @@ typedef struct {
     double ppm;          /* largest rate error of the device */
     double noise;        /* largest error of a sync point, evenly distributed */
     double wave, period; /* a sine of this height in the device clock */
-    double step;         /* largest step of the device clock, either way */
-    int step_every;      /* number of executions between two steps; 0 means a single step */
-    bool resets;         /* each step sets the clock back by `step` */
+    double step;         /* largest step of the device clock, forward or backward */
+    int step_every;      /* executions; 0: once */
+    bool resets;         /* each step is backwards, by `step` */
     double slew_ppm;     /* rate error of the host's wall clock during four of the executions */
     int sync_until;      /* number of the execution from which on there are no sync points */
     double outlier;      /* largest error of one sync point in 20, never of two in succession */

@@ -28,7 +28,8 @@ typedef struct {
     uint32_t row, depth;
     int64_t ts, dur; /* dur: -1 if it never ended, -2 for an instant */
     char name[64], category[32];
-    uint64_t flows[4], end_flow; /* on its BEGIN, on its END */
+    /* flows of the slice's BEGIN packet, and the flow of its END packet */
+    uint64_t flows[4], end_flow;
     uint32_t n_flows, args;
     int64_t arg_sum; /* sum of integers and of the lengths of strings */
     bool continued;  /* the slice is repeated from an earlier part */
@@ -175,7 +176,7 @@ walk_descriptor(pf_walk *w, mrd_str body)
         case 15:
             merge = r.v;
             break;
-        case 3: /* of the process table or of the thread table: not a row */
+        case 3: /* a track of the process table or thread table, which is not a row */
         case 4:
             table = r.field;
             for (c = pb_of(r.bytes); pb_next(&c);)

@@ -354,8 +354,8 @@ TEST(a_worker_that_did_not_come_is_named)
 {
     static const struct {
         const char *name;
-        int64_t last_ns;   /* how long the cores are in the last collective */
-        bool third, other; /* the third core takes part; or it is in another operation */
+        int64_t last_ns;   /* time of the cores in the last collective, in ns */
+        bool third, other; /* the third core takes part; it is in another operation */
         const char *kind;
     } rows[] = {
         { "the third one hangs", 50 * MRD_MS, false, false, "absent" },

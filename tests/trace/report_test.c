@@ -106,7 +106,7 @@ TEST(every_instant_is_in_one_part)
     CHECK(part(r, 0, "copy") == 300);
     CHECK(part(r, 0, "idle") == 1200);
     CHECK(parts_sum(r, 0) == 4000);
-    /* There is one worker, so the critical path has the same account of time. */
+    /* there is one worker, so the critical path must have the same times */
     path = json_object_get(r, "critical_path");
     CHECK(number(path, "total_ns") == 4000);
     CHECK(number(json_object_get(path, "parts_ns"), "host") == 500);
@@ -579,7 +579,7 @@ TEST(drawn_steps_have_paths_as_long_as_they_are)
             CHECK_INT(on_path, json_is_object(path) ? number(block, "total_ns") : 0);
             total += number(block, "total_ns");
         }
-        /* without steps it is the path of the recording */
+        /* without steps, the critical path is the path of the whole recording */
         CHECK(sum == 0 || total == 0 || sum == total);
         json_decref(r);
         forget(p);

@@ -54,8 +54,7 @@ sample(const account *a, int which, int64_t ts, uint64_t value)
     *ev = (mrd_event){
         .kind = MRD_COUNTER, .ts = { ts }, .track = a->track[which], .name = a->name[which]
     };
-    /* Draws one of the forms of a counter's value: double, signed or unsigned integer. */
-    if (roll(3) == 0) {
+    if (roll(3) == 0) { /* writes the counter in each form that it may have */
         ev->value = (double) value;
         return;
     }
@@ -143,7 +142,7 @@ TEST(values_of_every_form)
         mrd_event ev = { .kind = MRD_COUNTER, .flags = rows[i].flags, .track = track };
         const mrd_scope_memory_row *row;
 
-        if ((rows[i].flags & MRD_EV_INT) != 0) /* the flag says which of the two members is valid */
+        if ((rows[i].flags & MRD_EV_INT) != 0) /* the value is either an integer or a double */
             ev.ivalue = rows[i].whole;
         else
             ev.value = rows[i].value;

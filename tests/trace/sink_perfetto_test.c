@@ -381,7 +381,7 @@ TEST(arguments_keep_their_types)
     teardown(&f);
 }
 
-/* Texts with lengths around the values at which the length field needs another byte. */
+/* Writes texts of lengths at which their length field needs one more byte. All must be complete. */
 TEST(texts_of_every_length_are_whole)
 {
     enum { FROM = 16384 - 40, TO = 16384 + 8, N = 300 + TO - FROM };
@@ -436,7 +436,7 @@ TEST(slices_say_whose_they_are)
     f.options.identity = true;
     of[0] = track(&f, process(&f, longest, 40, 5), MRD_SRC_DEVICE, 2, MRD_NONE, "");
     of[1] = track(&f, process(&f, "i-b", INT32_MAX, MRD_NONE), MRD_SRC_RUNTIME, MRD_NONE, 9, "");
-    /* too long to be stored: three numbers of ten bytes */
+    /* three numbers of ten bytes each, which is too long to be stored */
     of[2] = track(&f, process(&f, "i-c", -1, -2), MRD_SRC_RUNTIME, -3, 9, "");
     args[0].key = mrd_catalog_intern(f.cat, "rank");
     args[1].key = mrd_catalog_intern(f.cat, "size");
@@ -620,7 +620,7 @@ TEST(arrows_under_way_fan_out_and_are_bounded)
 
     for (uint32_t left = 3; left-- > 0;)
         CHECK_INT(mrd_pf_flows_point(&f, 77, true), mrd_flow_end_id(id, left));
-    /* An end beyond the counted ends gets the id of the last end. */
+    /* further ends, which were not counted before, get the id of the last end */
     CHECK_INT(mrd_pf_flows_point(&f, 77, true), id);
     mrd_pf_flows_fini(&f);
     f = (mrd_pf_flows){ 0 };
@@ -815,7 +815,7 @@ gather_parts(const char *dir, size_t parts, uint64_t split, walk_slice *to, size
             }
             ++*ret_repeated;
             CHECK(part > 1 && s->begin < s->ts);
-            if (s->dur != -2) { /* all at the cut, with their original start times */
+            if (s->dur != -2) { /* all begin at the cut, and state their original start */
                 CHECK(cut == INT64_MIN || cut == s->ts);
                 cut = s->ts;
             }

@@ -230,7 +230,7 @@ TEST(losses_are_of_some_workers)
         const char *cause;
         int64_t count;
         where at;
-        bool of[3]; /* the device of process 0, its core, the core of process 1 */
+        bool of[3]; /* tracks: the device of process 0, its core, and the core of process 1 */
     } rows[] = {
         { "runtime-ring", 3, HOST, { false, false, true } },
         { "runtime-ring", 0, HOST, { false, false, false } },

@@ -46,8 +46,8 @@ enum {
     MRD_PROC_NODE = 4,    /* this is no process, but stands for the node (host counters) */
     MRD_PROC_WORKERS = 8, /* the tracks state worker_gid, because each core is its own worker */
     MRD_PROC_ALIKE = 16,  /* the name contains the file's path, to differ from other processes */
-    MRD_PROC_CUT = 32,    /* its input is damaged, so its last events may be missing */
-    MRD_PROC_GROUPS = 64, /* it is a member of several groups of ranks */
+    MRD_PROC_CUT = 32,    /* the process's input is damaged, so its last events may be missing */
+    MRD_PROC_GROUPS = 64, /* the process is a member of several groups of ranks */
 };
 
 typedef struct {

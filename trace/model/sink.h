@@ -22,7 +22,7 @@ typedef enum {
     MRD_GROUP_LNC,      /* by logical core (lnc_idx) */
     MRD_GROUP_THREAD,   /* by thread (thread_id) */
     MRD_GROUP_WORKER,   /* by worker (worker_gid) */
-    MRD_GROUP_SIDE,     /* by side (cpu_device): the host's processors, or the device */
+    MRD_GROUP_SIDE,     /* groups rows by side (cpu_device): the host's processors, or the device */
     MRD_GROUP_FIELDS
 } mrd_group_field;
 

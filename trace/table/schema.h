@@ -143,7 +143,7 @@ typedef enum {
     F_SCHEMA_UNIT,
     F_SCHEMA_EXAMPLE,
     F_SCHEMA_VALUES,
-    F_SCHEMA_LEAST, /* from here on doubles; NaN means that the row has no value */
+    F_SCHEMA_LEAST, /* the fields from here on are doubles; NaN means that the row has no value */
     F_SCHEMA_MOST,
     F_NONE, /* a column of the dialect that never has a value */
     F_COUNT

@@ -214,7 +214,7 @@ void mrd_session_touch(mrd_session *session);      /* requests a write of the se
 void mrd_session_copy_again(mrd_session *session); /* marks the session's export as outdated */
 const char *mrd_session_state_text(mrd_session_state state);
 mrd_session_state mrd_session_state_of(const char *text);   /* returns FAILED for an unknown text */
-bool mrd_session_waits_for_job(const mrd_session *session); /* its job may still have to begin */
+bool mrd_session_waits_for_job(const mrd_session *session); /* its job may not have begun yet */
 bool mrd_session_is_recorder(const mrd_session *session);   /* nodes keep events until a trigger */
 bool mrd_session_is_open(const mrd_session *session);       /* the session accepts frames */
 /* Checks the export target. Errors: INVALID if it is not in `targets` (core/common/targets.h). */
@@ -225,7 +225,7 @@ mrd_err mrd_session_choose_types(mrd_session *session);
 /* true if all sessions are exported (`all`), or this one names a target */
 bool mrd_session_is_exported(const mrd_session *session, bool all);
 bool mrd_session_is_over(const mrd_session *session);   /* the session is complete or failed */
-bool mrd_session_is_paused(const mrd_session *session); /* also if its pause has not begun yet */
+bool mrd_session_is_paused(const mrd_session *session); /* also true before the pause begins */
 /* Gets the pauses that the part's agent confirmed, by its node's clock, and returns their number. A
  * pause ends at INT64_MAX until the agent confirmed its end. */
 size_t mrd_session_pauses(const mrd_session *session, const mrd_part *part,

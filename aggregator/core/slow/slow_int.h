@@ -74,8 +74,10 @@ struct slow_job {
     bool unsorted; /* `members` is not in the order of the ranks */
     /* Medians over the ranks. `medians_from` is the first slot that has to be computed again. */
     int64_t medians_from, medians_to;
-    float medians[MRD_SLOW_SLOTS]; /* of the time of a step; 0 if no rank has a value */
-    float part[MRD_SLOW_PARTS];    /* of the parts in the last 10 s; negative if unknown */
+    /* medians of the ranks' times of a step; 0 if no rank has a value */
+    float medians[MRD_SLOW_SLOTS];
+    /* medians of the parts of a step in the last 10 s; negative if unknown */
+    float part[MRD_SLOW_PARTS];
     /* the verdict about the job; its class is NO_VERDICT if there is none */
     mrd_slow_verdict verdict;
     slow_watched candidate; /* the process that the verdict, or the next one, names first */

@@ -13,7 +13,7 @@ typedef enum {
     MRD_PLANTS
 } mrd_plant;
 
-/* the bug (an mrd_plant) that the copies of the real sources contain now; 0 for none */
+/* the planted bug (mrd_plant) that is active in the copies of the code */
 extern unsigned mrd_planted;
 
 #endif

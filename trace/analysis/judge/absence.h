@@ -29,9 +29,9 @@
 /* Kinds of evidence in the recording for a worker for which the others waited. */
 typedef enum {
     MRD_ABSENT_NEVER,  /* it did other work meanwhile */
-    MRD_ABSENT_OTHER,  /* it is in another operation of the group than most members */
-    MRD_ABSENT_LATE,   /* it began long after the others, and no member has left */
-    MRD_ABSENT_UNSEEN, /* it may have begun, because its recording may lack its part */
+    MRD_ABSENT_OTHER,  /* the worker is in another operation of the group than most members */
+    MRD_ABSENT_LATE,   /* the worker began long after the others, and no member has left */
+    MRD_ABSENT_UNSEEN, /* the worker may have begun, because its recording may lack its part */
 } mrd_absent_kind;
 
 typedef struct {
@@ -56,7 +56,8 @@ typedef struct {
     mrd_ev_ns begin;   /* begin of the collective's first part */
     uint64_t spent_ns; /* sum of the lengths of all parts; for LATE, sum of the waits */
     bool is_open;      /* no participant has left it */
-    bool is_split;     /* it is open, and a member is in another open operation of the group */
+    /* the collective is open, and a member is in another open operation of the group */
+    bool is_split;
 } mrd_report_absence;
 
 typedef struct mrd_absence mrd_absence;

@@ -357,7 +357,7 @@ sort_edges(const builder *b, bool by_after, uint32_t **ret_others, uint32_t **re
 /* Scratch memory of put_groups, with an item for each operation. */
 typedef struct {
     uint32_t *after, *after_ends; /* who depends on each operation */
-    uint32_t *waits; /* of each leader: number of dependencies of its group that are not ordered */
+    uint32_t *waits; /* for each leader: number of dependencies of its group that are not ordered */
     uint32_t *next;  /* the next member of the same group; NO_OP after the last */
     uint32_t *queue; /* leaders of groups that are next in the order */
 } ordering;

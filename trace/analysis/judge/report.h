@@ -209,7 +209,8 @@ typedef struct {
     mrd_onset_result late_since, step_changes;
     /* the comparison of workers by program phases; `workers` is 0 in traces with devices */
     mrd_imbalance imbalance;
-    mrd_slowdown slowdown; /* by stragglers; `steps` is 0 in traces with devices */
+    /* how much stragglers slow the job down; `steps` is 0 in traces with devices */
+    mrd_slowdown slowdown;
 } mrd_report_totals;
 
 typedef struct mrd_report mrd_report;

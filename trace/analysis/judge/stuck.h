@@ -57,7 +57,7 @@ typedef struct {
 } mrd_stuck_rank;
 
 typedef struct {
-    mrd_stuck_class cls; /* of the first named rank, or why none is named */
+    mrd_stuck_class cls; /* class of the first named rank, or the reason why none is named */
     size_t dumps;        /* ranks with a dump */
     size_t open;         /* ranks with open operations */
     int64_t missing;     /* the lowest rank without a dump; MRD_NONE if there is none */
