@@ -7,7 +7,7 @@
 #include <math.h>
 
 /* Returns the stamp source of a bin. This is the worse of two sources: the best of the upper and
- * the best of the lower inequalities. Inequalities from absolute time may be wider than
+ * the best of the lower inequalities. Inequalities from absolute time (a PTP clock or ClockBound) may be wider than
  * inequalities from packets, so their source counts only in a bin without packets. */
 static inline uint8_t
 mrd_ineqs_source(const mrd_ineq *ineqs, size_t n)

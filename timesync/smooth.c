@@ -230,7 +230,7 @@ mrd_smooth_last(const mrd_smooth *smooth, const mrd_poly_range *range)
     return clipped(&smooth->state, range);
 }
 
-/* ---- Bend of the rate ---- */
+/* ---- How fast the rate of the estimate changes (the bend) ---- */
 
 /* Returns the estimate at t, interpolated linearly between bins. *at is a cursor that only moves
  * forward. */

@@ -568,8 +568,8 @@ holds(const char *path, const char *sha)
     return mrd_sha256_file(path, hex, &size, NULL) == MRD_OK && strcmp(hex, sha) == 0;
 }
 
-/* The artifacts that were fetched until now. `taken` has their paths. `hashes[i]` is the hash of
- * the contents of `files[i]`. */
+/* The artifacts that were fetched until now. `taken` has all paths that are in use. `files` has one
+ * downloaded file for each content, and `hashes[i]` is the hash of the content of `files[i]`. */
 typedef struct {
     mrd_strlist taken, hashes, files;
 } fetched;

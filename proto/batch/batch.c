@@ -356,7 +356,7 @@ form_id_of(const mrd_event *ev, const mrd_arg *first, const mrd_arg *second)
     return id;
 }
 
-/* Returns a hash of the form's properties including its first FORM_FEW arguments. form_hash adds
+/* Returns a hash of a form, the properties that several events share. The hash includes the first FORM_FEW arguments. form_hash adds
  * the other arguments. If `args` is false, the event has no arguments. */
 static inline uint64_t
 form_hash_few(const form_id *id, bool args)

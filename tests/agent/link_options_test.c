@@ -45,7 +45,7 @@ static const row rows[] = {
       .insecure = true,
       .want = MRD_INVALID,
       .says = "write tls+tcp://" },
-    /* With a token and a spool, the agent requests its own certificate, so none must be named. */
+    /* With a token and a spool, the agent requests its own certificate, so these options need not name one. */
     { .url = "tls+tcp://10.0.0.7:7770", .ca = "ca.pem", .token = "t", .spool = "/s" },
     { .url = "tls+tcp://10.0.0.7:7770", .ca = "ca.pem", .token = "t", .cert = "c", .key = "k" },
     { .url = "tls+tcp://10.0.0.7:7770", .ca = "c", .server = "https://h:1///", .spool = "/s" },

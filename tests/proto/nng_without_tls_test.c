@@ -1,5 +1,5 @@
-/* An NNG library that does not accept Meridian's TLS engine is named when a daemon starts. The
- * function below replaces the library's function, as NNG 1.10 behaves. */
+/* A daemon that starts with an NNG library that does not accept Meridian's TLS engine says so in its error message. The
+ * function below replaces the library's function and fails as that of NNG 1.10 does. */
 #include "proto/link.h"
 
 #include <dlfcn.h>

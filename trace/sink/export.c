@@ -28,7 +28,7 @@ typedef struct {
     size_t n;
     /* the sink that returned an error; NULL if none did */
     const export_sink *failed;
-    mrd_why why; /* reason of a failed event, if the sink states one */
+    mrd_why why; /* why `failed` could not write an event, if the sink states a reason */
     /* merges executions on two physical cores; NULL if the profile has none, or no sink wants them
      * merged */
     mrd_exec_pairs *pairs;

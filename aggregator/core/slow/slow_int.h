@@ -148,7 +148,7 @@ void mrd_slow_take(mrd_slow *slow, slow_process *process, const mrd_slow_reading
 const slow_slot *mrd_slow_slot_of(const slow_process *process, int64_t slot);
 /* Returns the median of n numbers, n > 0. Changes their order. */
 float mrd_slow_median(float *v, size_t n);
-/* Sorts the members of the job, and computes the medians that the lists show. */
+/* Sorts the ranks of the job by number, and computes the medians that the lists of jobs show. */
 void mrd_slow_refresh(mrd_slow *slow, slow_job *job);
 /* Judges a job: gives a verdict, updates or withdraws it. */
 void mrd_slow_judge(mrd_slow *slow, slow_job *job, mrd_local_ns now);

@@ -343,8 +343,7 @@ compare(mrd_slow *slow, slow_window *window, unsigned part, common_sample *ret_c
     ret_common->between_now = DEVIATION * mrd_slow_median(work, n);
     ret_common->between = ret_common->between_now;
     ret_common->spread = mrd_slow_median(spread, n);
-    /* The spread of few ranks is sometimes small by chance, if their noise changes slowly. Until the
-     * mean has some judgements, the spread counts as larger. */
+    /* The spread of few ranks is sometimes small by chance, if their noise changes slowly. Therefore the spread is multiplied until it was measured REMEMBERED times. */
     if (window->between[part] > ret_common->between)
         ret_common->between = window->between[part];
     if (window->judged < REMEMBERED)

@@ -86,7 +86,7 @@ first_part(const pt *import)
     return import->imp->input;
 }
 
-/* Reads the catalog, a JSON object {"meridian": {...}}. */
+/* Reads the catalog of processes and tracks, which Meridian writes into its profiles. It is a JSON object {"meridian": {...}}. */
 static mrd_err
 read_catalog(pt *import, mrd_json_reader *reader)
 {
