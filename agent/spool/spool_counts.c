@@ -379,8 +379,7 @@ in_queue(const mrd_spool *spool, uint64_t session, uint32_t clock, int64_t *ret_
     return events;
 }
 
-/* Adds the events of answers that the segments have and the slot lacks. Slots and segments are
- * written separately, so each can lack an answer that the other has. */
+/* Adds the events of those answers of the aggregator that are in the segments, but not in the slot (one of the two copies of the counts). Slots and segments are written separately, so each can lack an answer that the other has. */
 static void
 add_recorded(const mrd_spool *spool, const slot *c, uint64_t *delivered, uint64_t *refused)
 {

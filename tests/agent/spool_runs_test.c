@@ -147,8 +147,7 @@ step_answer(model *m)
 
     if (f == NULL)
         return;
-    /* The frame is in memory only. If its record finds no space, no file tells a successor that it
-     * was stored before. */
+    /* The frame is in memory only. If the disk is too full for the record that lists it, no file shows the next run of the agent that the frame was stored before. */
     if (f->item.earlier && how >= 3 && m->of[f->item.session - FIRST].has_base &&
         !(f->rescued && (m->starved || m->what != CALM)))
         as = BEFORE;

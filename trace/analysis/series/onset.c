@@ -16,7 +16,8 @@ struct mrd_onset {
     uint32_t n, cap;
     uint64_t added; /* values in all, with the dropped ones */
     bool failed;    /* a value was not stored, because memory ran out */
-    uint64_t mask;  /* a value is stored if these bits of its number's hash are 0 */
+    uint64_t
+        mask; /* Only a sample of the values is stored, to limit the memory. A value is in the sample if these bits of the hash of its index are 0. */
 };
 
 mrd_onset *
